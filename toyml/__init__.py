@@ -1,0 +1,1 @@
+"""Exact toy computations for masked-diffusion language models."""
