@@ -40,7 +40,7 @@ def use():
     """Set the style for the figures that follow."""
     plt.rcParams.update(
         {
-            "figure.figsize": (5.4, 3.3),
+            "figure.figsize": (5.2, 3.2),
             "figure.dpi": 140,
             "figure.facecolor": "none",
             "axes.facecolor": "none",
@@ -90,12 +90,13 @@ def sentence(ax, tokens, masked, row=0, label=None):
     return masked
 
 
-def lattice(ax, table, tokens):
+def lattice(ax, table, tokens, symbols=None):
     """The mask lattice: a node a pattern, an edge a token that is revealed.
 
     table: [2^L, L] probabilities of the clean tokens; tokens: strings [L].
     All masks at the top, the clean sequence at the bottom; each edge carries
-    the probability of the token it reveals. Returns {(S, i): probability}.
+    the probability of the token it reveals. symbols: {(S, i): symbol} for
+    edges drawn in a symbol's style. Returns {(S, i): probability}.
     """
     length = len(tokens)
     patterns = range(1 << length)
@@ -112,16 +113,43 @@ def lattice(ax, table, tokens):
         for i in range(length):
             if pattern >> i & 1:
                 drawn[pattern, i] = float(table[pattern, i])
-                _edge(ax, place[pattern], place[pattern ^ 1 << i],
-                      f"{drawn[pattern, i]:.2g}")
+                ends = place[pattern], place[pattern ^ 1 << i]
+                style = {"color": INK, "linewidth": 1}
+                if symbols and (pattern, i) in symbols:
+                    style = SYMBOLS[symbols[pattern, i]] | {"marker": None}
+                _edge(ax, *ends, f"{drawn[pattern, i]:.2g}", style)
     for pattern, (x, y) in place.items():
         words = [
             "[M]" if pattern >> i & 1 else tokens[i] for i in range(length)
         ]
-        width = 0.8 if length < 3 else 0.86
-        _box(ax, x, y, width, 0.26, "none", cover=True)
-        _centred(ax, x, y, " ".join(words), INK, size=10 - length // 3)
+        _box(ax, x, y, 0.86, 0.26, "none")
+        _centred(ax, x, y, " ".join(words), INK, size=9)
     ax.set_xlim(-(length + 1.2) / 2, (length + 1.2) / 2)
     ax.set_ylim(-0.3, length + 0.3)
     ax.set_axis_off()
     return drawn
+
+
+def _box(ax, x, y, width, height, fill):
+    corner = (x - width / 2, y - height / 2)
+    style = "round,pad=0,rounding_size=0.06"
+    ax.add_patch(
+        FancyBboxPatch(
+            corner, width, height, boxstyle=style, facecolor=fill, edgecolor=INK
+        )
+    )
+
+
+def _centred(ax, x, y, text, color, size=None):
+    ax.text(x, y, text, ha="center", va="center", color=color, fontsize=size)
+
+
+def _edge(ax, top, bottom, text, style, reach=0.13):
+    """A line between two boxes; its label keeps clear of crossing lines."""
+    (x0, y0), (x1, y1) = top, bottom
+    at = 0.55 if x0 == x1 else 0.27
+    ax.plot([x0, x1], [y0 - reach, y1 + reach], **style)
+    x, y = x0 + at * (x1 - x0), y0 + at * (y1 - y0)
+    side = "right" if x1 < x0 else "left"
+    shift = -0.04 if x1 < x0 else 0.04
+    ax.text(x + shift, y, text, ha=side, va="center", fontsize=9)

@@ -1,0 +1,131 @@
+"""The files around the book agree with one another."""
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def read(name):
+    return (ROOT / name).read_text()
+
+
+def pins():
+    lines = read("requirements.txt").splitlines()
+    found = [Requirement(x) for x in lines if x and not x.startswith("#")]
+    return {canonicalize_name(r.name): r for r in found}
+
+
+def project():
+    return tomllib.loads(read("pyproject.toml"))["project"]
+
+
+def bounds():
+    extras = project()["optional-dependencies"].values()
+    return [
+        Requirement(line)
+        for group in (project()["dependencies"], *extras)
+        for line in group
+    ]
+
+
+def test_requirements_are_exact_pins():
+    for requirement in pins().values():
+        operators = [s.operator for s in requirement.specifier]
+        assert operators == ["=="], requirement
+
+
+def test_the_pins_that_the_build_depends_on():
+    exact = {
+        "torch": "2.13.0",
+        "jupyter-book": "1.0.4.post1",
+        "sphinx-book-theme": "1.2.0",
+        "pydata-sphinx-theme": "0.16.1",
+        "sphinx-mathjax-offline": "0.0.2",
+    }
+    for name, version in exact.items():
+        assert str(pins()[name].specifier) == f"=={version}"
+
+
+@pytest.mark.parametrize("bound", bounds(), ids=lambda r: r.name)
+def test_bounds_are_lower_bounds_that_the_pins_satisfy(bound):
+    assert [s.operator for s in bound.specifier] == [">="], bound
+    (pin,) = pins()[canonicalize_name(bound.name)].specifier
+    assert bound.specifier.contains(pin.version)
+
+
+def test_python_bound():
+    assert project()["requires-python"] == ">=3.11"
+
+
+def test_torch_is_optional():
+    required = {Requirement(x).name for x in project()["dependencies"]}
+    train = project()["optional-dependencies"]["train"]
+    assert "torch" not in required
+    assert [Requirement(x).name for x in train] == ["torch"]
+
+
+def test_no_warning_is_suppressed():
+    config = yaml.safe_load(read("_config.yml"))["sphinx"]["config"]
+    assert config["suppress_warnings"] == []
+    assert "-W -n --keep-going" in read("Makefile")
+
+
+def test_make_lists_every_target():
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
+    shown = subprocess.run(
+        ["make"], cwd=ROOT, env=env, capture_output=True, text=True, check=True
+    ).stdout
+    listed = re.findall(r"^make (\S+) +\S.*$", shown, re.M)
+    targets = re.search(r"^\.PHONY: (.+)$", read("Makefile"), re.M).group(1)
+    assert listed == targets.split()
+    assert len(listed) == len(shown.splitlines())
+
+
+def test_ci_calls_make_test_and_nothing_else():
+    lines = [
+        line
+        for line in read(".ci/run").splitlines()
+        if line and not line.startswith(("#", "set ", "cd "))
+    ]
+    assert lines == ["make test"]
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_contents_of_the_readme():
+    toc = yaml.safe_load(read("_toc.yml"))
+    chapters = [c["file"] for p in toc["parts"] for c in p["chapters"]]
+    readme = read("README.md")
+    for file in [toc["root"], *chapters]:
+        (path,) = ROOT.glob(f"{file}.[mi]*")
+        assert f"]({path.relative_to(ROOT)})" in readme
+    for part in toc["parts"]:
+        assert part["caption"] in readme
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_the_front_pages(name):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", read(name))
+    local = [link for link in links if "://" not in link]
+    assert local
+    assert [link for link in local if not (ROOT / link).exists()] == []
+
+
+def test_each_dependency_is_explained():
+    rows = re.findall(r"^\| *([\w.-]+) *\|", read("CONTRIBUTING.md"), re.M)
+    assert set(pins()) <= {canonicalize_name(name) for name in rows}
+
+
+def test_licences():
+    assert "MIT License" in read("LICENSE")
+    assert "CC-BY-4.0" in read("LICENSE-text")
+    citation = yaml.safe_load(read("CITATION.cff"))
+    assert citation["version"] == project()["version"]
