@@ -15,10 +15,14 @@ import sympy
 
 
 def is_exact(*values):
-    """Whether any value is a Fraction, a SymPy object or an object array."""
+    """Whether any value is a Fraction, a SymPy object or an object array.
+
+    A list or tuple is exact where one of its entries is.
+    """
     return any(
         isinstance(v, (Fraction, sympy.Basic))
         or getattr(v, "dtype", None) == object
+        or (isinstance(v, (list, tuple)) and is_exact(*v))
         for v in values
     )
 
@@ -73,16 +77,16 @@ def combine(expression):
 def weighted_sum(weights, values):
     """Sum of weights times values in which 0 times infinity is 0.
 
-    Two arrays that broadcast together, float or exact. A number of the same
-    kind.
+    Two arrays that broadcast together, float or exact; either may hold the
+    infinity. A number of the same kind.
     """
     weights, values = np.broadcast_arrays(weights, values)
     if is_exact(weights, values):
         terms = [
             sympy.sympify(w) * v
             for w, v in zip(weights.flat, values.flat, strict=True)
-            if w != 0
+            if w != 0 and v != 0
         ]
         return sympy.expand(sympy.Add(*terms))
-    kept = weights != 0
+    kept = (weights != 0) & (values != 0)
     return float(np.sum(weights[kept] * values[kept]))

@@ -20,15 +20,21 @@ SYMBOLS = {
     "reveal": {"color": _GREEN, "linestyle": "-."},
     "weight": {"color": _PURPLE, "linestyle": ":"},
     "nelbo": {"color": _RED, "linestyle": "-", "marker": "o"},
+    "nelbo_other": {
+        "color": _RED,
+        "linestyle": ":",
+        "marker": "o",
+        "markerfacecolor": "none",
+    },
     "nll": {"color": _BLUE, "linestyle": "--", "marker": "s"},
     "left_to_right": {"color": _GREEN, "linestyle": "-.", "marker": ">"},
     "right_to_left": {"color": _PURPLE, "linestyle": ":", "marker": "<"},
-    "linear": {"color": _RED, "linestyle": "-"},
-    "cosine": {"color": _BLUE, "linestyle": "--"},
-    "polynomial": {"color": _GREEN, "linestyle": "-."},
-    "log_linear": {"color": _AMBER, "linestyle": ":"},
-    "inverse_t": {"color": _RED, "linestyle": "-", "marker": "o"},
-    "uniform_count": {"color": _BLUE, "linestyle": "--", "marker": "s"},
+    "linear": {"color": _AMBER, "linestyle": "-"},
+    "cosine": {"color": _ROSE, "linestyle": "--"},
+    "polynomial": {"color": _BLUE, "linestyle": "-."},
+    "log_linear": {"color": _GREEN, "linestyle": ":"},
+    "inverse_t": {"color": _RED, "linestyle": "-", "marker": "P"},
+    "uniform_count": {"color": _BLUE, "linestyle": "--", "marker": "X"},
     "unweighted": {"color": _GREEN, "linestyle": "-.", "marker": "^"},
     "bert": {"color": _PURPLE, "linestyle": ":", "marker": "D"},
     "maskgit": {"color": _AMBER, "linestyle": "-", "marker": "v"},
@@ -133,11 +139,10 @@ def lattice(ax, table, tokens, symbols=None):
 def _box(ax, x, y, width, height, fill):
     corner = (x - width / 2, y - height / 2)
     style = "round,pad=0,rounding_size=0.06"
-    ax.add_patch(
-        FancyBboxPatch(
-            corner, width, height, boxstyle=style, facecolor=fill, edgecolor=INK
-        )
+    box = FancyBboxPatch(
+        corner, width, height, boxstyle=style, facecolor=fill, edgecolor=INK
     )
+    ax.add_patch(box)
 
 
 def _centred(ax, x, y, text, color, size=None):

@@ -11,11 +11,13 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import sympy
 
 from . import exact, subsets
+from .schedules import check_range
 
 MAX_LENGTH = 22
 
@@ -122,6 +124,7 @@ class MaskLattice:
         masked_probability: rho in [0, 1], a scalar.
         """
         rho = masked_probability
+        check_range("masked_probability", rho)
         return self._expected_loss(rho, 1 - rho)
 
     def nelbo(self):
@@ -205,15 +208,17 @@ class MaskLattice:
         times = list(times)
         if len(times) < 2:
             raise ValueError(f"times = {times}: expected at least two times")
-        if self.is_exact and any(isinstance(v, float) for v in times):
-            raise ValueError(
-                f"times = {times}: an exact lattice needs Fraction or SymPy "
-                "times"
-            )
+        if self.is_exact:
+            times = [sympy.sympify(v) for v in times]
+            if any(v.is_Float for v in times):
+                raise ValueError(
+                    f"times = {times}: an exact lattice needs Fraction or "
+                    "SymPy times"
+                )
         infinity = sympy.oo if self.is_exact else math.inf
         ends_masked = schedule.survival(times[-1]) == 0
         denoising = []
-        for s, t in zip(times, times[1:], strict=False):
+        for s, t in pairwise(times):
             r = schedule.reveal(s, t)
             denoising.append(exact.weighted_sum(r, self._at(schedule, t)))
         return GridBound(
@@ -235,6 +240,8 @@ class MaskLattice:
         second = exact.weighted_sum(
             self._numbers(law.weight_squared), self.by_count(power=2)
         )
+        if second == math.inf:
+            return second
         return second - self.mean(objective) ** 2
 
     def _at(self, schedule, t):
@@ -310,8 +317,10 @@ def _check_denoised(probs, tokens, vocab_size):
         )
     totals = probs.sum(axis=-1)[tokens == vocab_size]
     slack = 0 if probs.dtype == object else 1e-6
-    wrong = totals[np.abs(totals - 1) > slack] if len(totals) else totals
-    if len(wrong):
+    near = np.abs(totals - 1) <= slack
+    if not np.all(near) or np.any(probs < 0):
         raise ValueError(
-            f"denoiser returned a row that sums to {wrong[0]}; expected 1"
+            f"denoiser returned rows that sum to {totals.min()} up to "
+            f"{totals.max()}, with minimum {probs.min()}; expected "
+            "nonnegative rows that sum to 1"
         )

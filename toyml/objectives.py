@@ -166,9 +166,15 @@ def bert_inputs(x0, selected, vocab_size, rng):
 
     A selected token becomes the mask (id vocab_size) with probability 0.8, a
     uniform vocabulary token with 0.1, and stays as it is with 0.1.
-    x0, selected: [..., L]. Returns int64 of the same shape.
+    x0, selected: [..., L]. Returns int64 of the same shape. A token of x0
+    outside 0..vocab_size - 1 raises ValueError.
     """
     x0 = np.asarray(x0)
+    if np.any((x0 < 0) | (x0 >= vocab_size)):
+        raise ValueError(
+            f"x0 = {x0.tolist()}: expected clean tokens in 0.."
+            f"{vocab_size - 1}"
+        )
     fate = rng.random(x0.shape)
     shown = np.where(
         fate < 0.8,
@@ -203,7 +209,8 @@ def maskgit(bernoulli=False):
             return "rate", ratio, one
         return "count", np.ceil(ratio * sizes).astype(int), one
 
-    return Objective("maskgit_bernoulli" if bernoulli else "maskgit", law, draw)
+    name = "maskgit_bernoulli" if bernoulli else "maskgit"
+    return Objective(name, law, draw)
 
 
 def _uniform_rate(length):

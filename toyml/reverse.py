@@ -86,7 +86,8 @@ def coordinate_kl(schedule, s, t, x_t, x_0, probs, vocab_size):
     leak = r * probs[..., vocab_size]
     masked = x_t == vocab_size
     if exact.is_exact(probs, r):
-        saved = stay * (exact.log(stay + leak) - exact.log(_not_zero(stay)))
+        gain = exact.log(_not_zero(stay + leak)) - exact.log(_not_zero(stay))
+        saved = stay * gain
     else:
         saved = stay * np.log1p(leak / _not_zero(stay))
     return np.where(masked, -r * exact.log(right) - saved, 0)[()]

@@ -11,6 +11,7 @@ numbers. Floats are computed in float64 and returned in the dtype they came
 in; exact input gives a SymPy result.
 """
 
+import math
 import sys
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -85,12 +86,12 @@ class Schedule:
 
     def masked(self, time):
         """rho(t), the probability that a token is masked at time t."""
-        _check_range("time", time)
+        check_range("time", time)
         return _evaluate(self.masked_form, (t,), time)
 
     def survival(self, time):
         """alpha(t) = 1 - rho(t), the probability that a token is clean."""
-        _check_range("time", time)
+        check_range("time", time)
         exact = 1 - self.masked_form
         return _evaluate(self.survival_form, (t,), time, exact=exact)
 
@@ -100,7 +101,7 @@ class Schedule:
         Raises ValueError at t = 0 where the weight is infinite there.
         Source: MDLM eq. 10; MD4 eq. 4.
         """
-        _check_range("time", time)
+        check_range("time", time)
         if self.starts_clean and _any(time, lambda x: x == 0):
             raise ValueError(
                 f"time = {time}: at 0 the weight {self.weight_form} is "
@@ -113,8 +114,8 @@ class Schedule:
 
         Raises ValueError unless earlier < later. Source: MDLM eq. 6.
         """
-        _check_range("earlier", earlier)
-        _check_range("later", later)
+        check_range("earlier", earlier)
+        check_range("later", later)
         if _any(_subtract(later, earlier), lambda x: x <= 0):
             raise ValueError(
                 f"earlier = {earlier}, later = {later}: expected "
@@ -129,7 +130,7 @@ class Schedule:
     def inverse(self, probability):
         """The time t at which the masked probability rho(t) is given."""
         low, high = (self.masked_form.subs(t, end) for end in (0, 1))
-        _check_range("probability", probability, low, high)
+        check_range("probability", probability, low, high)
         return _evaluate(self.inverse_form, (u,), probability)
 
 
@@ -138,7 +139,9 @@ def _check_equal(name, given, wanted):
     for later in _POINTS:
         for earlier in _POINTS[: _POINTS.index(later)]:
             at = {s: earlier, t: later}
-            got, want = (sympy.N(form.subs(at), 30) for form in (given, wanted))
+            got, want = (
+                sympy.N(form.subs(at), 30) for form in (given, wanted)
+            )
             if not abs(got - want) < 1e-20:
                 raise ValueError(
                     f"{name} is {got} at s = {earlier}, t = {later}; "
@@ -173,11 +176,12 @@ def _any(values, condition):
         entries = np.asarray(values, dtype=object).flat
         return any(condition(sympy.sympify(v)) == True for v in entries)  # noqa: E712
     if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
+        return bool(condition(values.detach()).any())
     return bool(np.any(condition(np.asarray(values))))
 
 
-def _check_range(name, values, low=0, high=1):
+def check_range(name, values, low=0, high=1):
+    """Raise ValueError for a number outside [low, high] or a NaN."""
     if not is_exact(values):
         low, high = float(low), float(high)
     if _any(values, lambda x: (x < low) | (x > high) | (x != x)):
@@ -201,10 +205,11 @@ def _evaluate(form, symbols, *values, exact=None):
     torch = sys.modules.get("torch")
     if torch and any(isinstance(v, torch.Tensor) for v in values):
         return _evaluate_torch(torch, form, symbols, values)
-    arrays = [np.asarray(v) for v in values]
-    dtype = np.result_type(*arrays)
+    dtype = np.result_type(
+        *(v if np.isscalar(v) else np.asarray(v) for v in values)
+    )
     dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)
-    arrays = np.broadcast_arrays(*(a.astype(np.float64) for a in arrays))
+    arrays = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in values))
     with np.errstate(divide="ignore"):
         out = _compiled(form, symbols, "numpy")(*arrays)
     return np.broadcast_to(out, arrays[0].shape).astype(dtype)[()]
@@ -212,10 +217,12 @@ def _evaluate(form, symbols, *values, exact=None):
 
 def _evaluate_torch(torch, form, symbols, values):
     device = next(v.device for v in values if isinstance(v, torch.Tensor))
-    tensors = [torch.as_tensor(v, device=device) for v in values]
-    dtype = torch.result_type(tensors[0], tensors[-1])
+    dtype = torch.result_type(values[0], values[-1])
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
-    tensors = torch.broadcast_tensors(*(v.double() for v in tensors))
+    double = {"dtype": torch.double, "device": device}
+    tensors = torch.broadcast_tensors(
+        *(torch.as_tensor(v, **double) for v in values)
+    )
     out = torch.as_tensor(_compiled(form, symbols, "torch")(*tensors))
     return out.broadcast_to(tensors[0].shape).to(dtype)
 
@@ -224,13 +231,38 @@ def _evaluate_torch(torch, form, symbols, values):
 def _compiled(form, symbols, library):
     module = sys.modules[library]
     special = {name: getattr(module, name) for name in ("expm1", "log1p")}
+    form = form.replace(_rounds_exponent, _split_exponent)
     return sympy.lambdify(symbols, form, modules=[special, library])
+
+
+def _rounds_exponent(form):
+    """Whether a form is a power like u**(1/3), whose exponent is no float."""
+    return (
+        form.is_Pow
+        and form.exp.is_Rational
+        and sympy.Rational(float(form.exp)) != form.exp
+    )
+
+
+def _split_exponent(power):
+    """x**(1/3) as x**a * x**b, a a float and b the little that it misses.
+
+    The rounding of 1/3 alone would cost |log x| units in the last place.
+    """
+    x, q = power.base, power.exp
+    a = sympy.Rational(float(q))
+    if abs(a) > abs(q):
+        a = sympy.Rational(math.nextafter(float(q), 0))
+    return sympy.Mul(*(sympy.UnevaluatedExpr(x**e) for e in (a, q - a)))
 
 
 def _exact_number(name, value):
     """Read a parameter as the rational that its decimals spell."""
-    number = sympy.Rational(str(value))
-    if number <= 0:
+    try:
+        number = sympy.Rational(str(value))
+    except TypeError:
+        number = sympy.nan
+    if not number.is_positive:
         raise ValueError(f"{name} = {value}: expected a positive number")
     return number
 
@@ -243,7 +275,8 @@ def polynomial(power):
     return Schedule(
         f"polynomial({power})",
         masked_form=t**p,
-        survival_form=-expm1(p * sympy.log(t)),
+        # SymPy must not turn this back into 1 - t**p, which cancels.
+        survival_form=-expm1(p * sympy.log(t), evaluate=False),
         reveal_form=-expm1(p * log1p((s - t) / t)),
         inverse_form=u ** (1 / p),
     )
@@ -260,7 +293,7 @@ def log_linear(eps):
     return Schedule(
         f"log_linear({eps})",
         masked_form=(1 - e) * t,
-        survival_form=(1 - t) + e * t,
+        survival_form=sympy.Add(1 - t, e * t, evaluate=False),
         reveal_form=(t - s) / t,
         inverse_form=u / (1 - e),
     )

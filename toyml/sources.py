@@ -41,7 +41,7 @@ class Joint:
         tokens = _check_tokens(self, tokens)
         out = np.zeros((*tokens.shape, self.vocab_size), self._dtype)
         for row, sequence in enumerate(tokens):
-            hidden = [i for i, v in enumerate(sequence) if v == self.vocab_size]
+            hidden = np.flatnonzero(sequence == self.vocab_size)
             table = self._given(sequence)
             total = table.sum()
             if total == 0:
@@ -134,7 +134,8 @@ class Markov:
         backward = np.ones((batch, v))
         for i in reversed(range(length)):
             out[:, i] = forward[i] * backward
-            backward = (backward * evidence[:, i] / scale[i]) @ self.transition.T
+            message = backward * evidence[:, i] / scale[i]
+            backward = message @ self.transition.T
         return _fill_visible(out, tokens)
 
     def log_prob(self, sequences):
@@ -148,7 +149,8 @@ class Markov:
         rows = _entropy(self.transition)
         total, marginal = _entropy(self.initial), self.initial
         for _ in range(self.length - 1):
-            total, marginal = total + marginal @ rows, marginal @ self.transition
+            total = total + marginal @ rows
+            marginal = marginal @ self.transition
         return float(total)
 
     def sample(self, n, rng):
