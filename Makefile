@@ -10,7 +10,7 @@ BUILT := _build/.built
 NOTEBOOKS := $(sort $(wildcard notebooks/*.ipynb))
 # The folders are listed too, so that a removed page counts as a change. The
 # dot keeps them apart from the targets `book` and `notebooks`.
-SOURCES := _config.yml _toc.yml tools/no_thebe.py \
+SOURCES := _config.yml _toc.yml tools/sphinx_fixes.py \
 	$(shell find book/. notebooks/. -not -path '*/.ipynb_checkpoints*')
 
 # One thread for each process: tests run side by side, and sums keep one order.

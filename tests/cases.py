@@ -20,20 +20,21 @@ lengths = st.integers(1, 6)
 
 def fractions(rng, shape, low=1, high=30):
     """An object array of Fractions n / high, n in low..high."""
-    flat = [Fraction(int(n), high) for n in rng.integers(low, high + 1, shape).flat]
-    out = np.empty(len(flat), dtype=object)
-    out[:] = flat
-    return out.reshape(shape)
+    counts = rng.integers(low, high + 1, shape)
+    return _divide(counts, np.full(shape, high))
+
+
+def _divide(top, bottom):
+    return np.vectorize(Fraction, otypes=[object])(
+        top.astype(object), bottom.astype(object)
+    )
 
 
 def fraction_distribution(rng, shape, zeros=False):
     """Fractions that sum to 1 over the last axis."""
     counts = rng.integers(0 if zeros else 1, 9, shape)
     counts[..., 0] += counts.sum(-1) == 0
-    out = counts.astype(object)
-    return np.vectorize(Fraction, otypes=[object])(
-        out, out.sum(-1, keepdims=True)
-    )
+    return _divide(counts, counts.sum(-1, keepdims=True))
 
 
 def table(seed, length, exact=False, low=1):

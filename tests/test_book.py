@@ -82,6 +82,13 @@ def test_formulas_of_the_source_are_in_the_page(page):
     assert len(tags) == str(article(page)).count(r"\tag{")
 
 
+def test_no_formula_is_rewritten(page):
+    """Sphinx's split environment makes MathJax refuse a tag."""
+    for formula in article(page).select("div.math"):
+        assert formula.get_text().strip().startswith(r"\["), formula
+        assert r"\begin{split}" not in formula.get_text(), formula
+
+
 def resolve(page, link):
     """The file and the anchor that a link of the page leads to."""
     parts = urlsplit(link)

@@ -5,10 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import sympy
-from cases import exp_exact
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import exp_exact
 from toyml import exact
 
 positive = st.builds(Fraction, st.integers(1, 5000), st.integers(1, 5000))

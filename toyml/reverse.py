@@ -18,14 +18,10 @@ def forward_kernel(schedule, s, t, vocab_size):
     """q(x_t | x_s) as a matrix [V + 1, V + 1], rows x_s, columns x_t.
 
     A clean token survives with probability alpha(t) / alpha(s) and is masked
-    otherwise; the mask stays. Raises ValueError unless s < t, or where no
-    token is clean at s.
+    otherwise; the mask stays. Raises ValueError unless s < t.
     """
     schedule.reveal(s, t)  # raises unless s < t
-    before = schedule.survival(s)
-    if before == 0:
-        raise ValueError(f"s = {s}: no token is clean; expected an earlier s")
-    keep = schedule.survival(t) / before
+    keep = schedule.survival(t) / schedule.survival(s)
     kernel = np.zeros((vocab_size + 1, vocab_size + 1), dtype=_dtype(keep))
     kernel[range(vocab_size), range(vocab_size)] = keep
     kernel[:vocab_size, vocab_size] = 1 - keep
@@ -39,20 +35,19 @@ def posterior(schedule, s, t, x_t, x_0, vocab_size):
     A visible x_t stays as it is; a mask is revealed as x_0 with probability
     r(s, t). Raises ValueError unless s < t, for a token outside the
     vocabulary, for a mask in x_0, and for evidence of probability zero: a
-    visible x_t other than x_0, a visible token where none is left, or a mask
-    where there is none yet.
+    visible x_t other than x_0, or a visible token where none is left.
     """
+    schedule.reveal(s, t)  # raises unless s < t
     x_t = _tokens("x_t", x_t, vocab_size)
     x_0 = _tokens("x_0", x_0, vocab_size - 1)
     x_t, x_0 = np.broadcast_arrays(x_t, x_0)
     visible = x_t != vocab_size
     changed = visible & (x_t != x_0)
     none_left = visible & (np.asarray(schedule.survival(t)) == 0)
-    none_yet = ~visible & (np.asarray(schedule.masked(t)) == 0)
-    if np.any(changed | none_left | none_yet):
+    if np.any(changed | none_left):
         raise ValueError(
             f"x_t = {x_t.tolist()} at t = {t} has probability 0 given x_0 = "
-            f"{x_0.tolist()}; expected x_0 itself (t < 1) or the mask (t > 0)"
+            f"{x_0.tolist()}; expected x_0 itself or the mask"
         )
     return _step(schedule, s, t, x_t, _one_hot(x_0, vocab_size + 1))
 
@@ -135,8 +130,8 @@ def _head(probs, vocab_size):
         off = ~np.isclose(totals, 1, rtol=0, atol=1e-6) | (probs < 0).any(-1)
     if np.any(off):
         raise ValueError(
-            f"probs sums to {totals.tolist()} by row; expected nonnegative "
-            "rows that sum to 1"
+            f"probs sums to {np.ravel(totals).tolist()} by row; expected "
+            "nonnegative rows that sum to 1"
         )
     if probs.shape[-1] == vocab_size:
         zero = np.zeros((*probs.shape[:-1], 1), dtype=probs.dtype)
