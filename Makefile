@@ -65,6 +65,7 @@ lab: $(INSTALLED) ## Open JupyterLab on the notebooks.
 
 notebooks: $(INSTALLED) ## Run all notebooks again and save their outputs.
 	$(BIN)/python tools/run_notebooks.py $(NOTEBOOKS)
+	$(BIN)/python tools/readme_picture.py book/_static/hot_tea.png
 
 bench: $(INSTALLED) ## Print the cost of the lattice as ratios.
 	$(BIN)/python tests/bench.py

@@ -152,7 +152,7 @@ def _centred(ax, x, y, text, color, size=None):
 def _edge(ax, top, bottom, text, style, reach=0.13):
     """A line between two boxes; its label keeps clear of crossing lines."""
     (x0, y0), (x1, y1) = top, bottom
-    at = 0.55 if x0 == x1 else 0.27
+    at = 0.55 if x0 == x1 else 0.23
     ax.plot([x0, x1], [y0 - reach, y1 + reach], **style)
     x, y = x0 + at * (x1 - x0), y0 + at * (y1 - y0)
     side = "right" if x1 < x0 else "left"
