@@ -35,6 +35,14 @@ def test_equal_sums_of_logs_have_one_form(values, n):
     assert exact.combine(apart) != exact.combine(other)
 
 
+def test_the_log_of_a_huge_number_does_not_wait_for_its_factors():
+    big = 2**521 - 1  # prime, as is the next; their product is no easy one
+    value = Fraction(big * (2**607 - 1) * 3**200 * 4099, 7**300)
+    loss = exact.log(np.array([value], dtype=object))[0]
+    assert exp_exact(loss) == value
+    assert loss.coeff(sympy.log(3)) == 200 and loss.coeff(sympy.log(7)) == -300
+
+
 def test_sympy_alone_does_not_see_the_equality():
     half = sympy.Rational(1, 2)
     sums = half * sympy.log(5) + sympy.log(25) / 2

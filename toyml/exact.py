@@ -29,9 +29,17 @@ def is_exact(*values):
 
 @cache
 def _log_integer(n):
-    return sympy.Add(
-        *(e * sympy.log(p) for p, e in sympy.factorint(n).items())
-    )
+    """log n over the primes.
+
+    Past 100 bits factoring may take for ever: the primes below 4096 are
+    divided out, and what then still has more than 100 bits stays one log.
+    """
+    factors = {}
+    for p in sympy.primerange(4096) if n.bit_length() > 100 else ():
+        factors[p] = sympy.multiplicity(p, n)
+        n //= p ** factors[p]
+    factors |= sympy.factorint(n) if n.bit_length() <= 100 else {n: 1}
+    return sympy.Add(*(e * sympy.log(p) for p, e in factors.items()))
 
 
 def _log_one(value):

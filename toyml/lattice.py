@@ -170,7 +170,8 @@ class MaskLattice:
         A float below 1e-290 may have lost terms to underflow;
         ``generator_nll`` does not.
         """
-        return subsets.mean_path_product(self.table)
+        p = subsets.mean_path_product(self.table)
+        return p if self.is_exact else float(p)
 
     def generator_nll(self):
         """-log generator_probability(), infinite where that is 0."""
