@@ -4,7 +4,8 @@ numpy's own ``log`` fails on Fractions and SymPy numbers. Here the log of a
 positive rational is written over the primes, log(12/5) = 2 log 2 + log 3 -
 log 5, and like terms add up by themselves. The logs of the primes are
 linearly independent over the rationals, so two exact losses are equal if and
-only if their expanded forms are the same expression.
+only if their expanded forms are the same expression (integers past 100 bits
+aside: see ``_log_integer``).
 """
 
 from fractions import Fraction
@@ -54,16 +55,15 @@ def _log_one(value):
 def log(values):
     """Natural logarithm, elementwise; log(0) is minus infinity.
 
-    values: float array, or array of dtype object holding Fractions or SymPy
-    expressions. Returns an array of the same shape and dtype (SymPy entries
-    in the exact case).
+    values: a number or array, of floats or (dtype object) of Fractions or
+    SymPy expressions. Returns the same shape and kind, SymPy for exact.
     """
     values = np.asarray(values)
     if values.dtype == object:
         out = np.empty(values.shape, dtype=object)
         for index in np.ndindex(values.shape):
             out[index] = _log_one(values[index])
-        return out
+        return out[()]
     with np.errstate(divide="ignore"):
         return np.log(values)
 

@@ -177,7 +177,7 @@ class MaskLattice:
         """-log generator_probability(), infinite where that is 0."""
         p = self.generator_probability()
         if self.is_exact:
-            return -exact.log(p)[()]
+            return -exact.log(p)
         if p >= 1e-290:
             return -math.log(p)
         return -float(subsets.log_mean_path_product(self.table))
