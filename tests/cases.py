@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from toyml.lattice import MaskLattice
 from toyml.schedules import COSINE, LINEAR, Schedule, polynomial, t
+from toyml.sources import TeachingTable
 
 # rho runs from 1/4 to 1: some tokens are masked at t = 0 already.
 LATE = Schedule("late", (1 + t) ** 2 / 4)
@@ -87,3 +88,11 @@ def denoiser_of(rows):
         return np.stack([rows[patterns], 1 - rows[patterns]], axis=-1)
 
     return denoiser
+
+
+def tea(kind=float):
+    """The hot-tea lattice, from floats or from Fractions."""
+    numbers = (kind(Fraction(p)) for p in ("1/5", "1/10", "1/2", "4/5"))
+    keys = (0, ()), (1, ()), (0, (1,)), (1, (0,))
+    source = TeachingTable(dict(zip(keys, numbers, strict=True)), 2)
+    return MaskLattice.from_denoiser(source, np.array([0, 0]), 2)

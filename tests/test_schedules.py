@@ -114,9 +114,10 @@ def test_reveal_in_float32(schedule, rho, slope, pair):
     s, t = map(np.float32, pair)
     assume(s < t)
     x, y = mpf(float(s)), mpf(float(t))
-    got = schedule.reveal(s, t)
-    assert got.dtype == np.float32
-    assert ulps(got, (rho(y) - rho(x)) / rho(y), np.float32) <= 4
+    tensor = schedule.reveal(torch.tensor(s), torch.tensor(t))
+    for got in (schedule.reveal(s, t), tensor.numpy()):
+        assert got.dtype == np.float32
+        assert ulps(got, (rho(y) - rho(x)) / rho(y), np.float32) <= 4
 
 
 @every_schedule
@@ -218,6 +219,7 @@ def test_shapes_and_dtypes(schedule):
         tensor = torch.tensor([[0.25], [0.5]], dtype=dtype)
         for got in (schedule.weight(tensor), schedule.reveal(0.1, tensor)):
             assert got.dtype == dtype and got.shape == tensor.shape
+            assert got.device == tensor.device
 
 
 @each

@@ -279,12 +279,10 @@ def check_length(length):
 def _check_column(column, i):
     pairs = column.reshape(-1, 2, 1 << i)
     visible, masked = pairs[:, 0], pairs[:, 1]
-    bad = next((v for v in visible.flat if v != 1), None) if (
-        column.dtype == object
-    ) else (None if (visible == 1).all() else "not 1")
-    if bad is not None:
+    wrong = visible[visible != 1]
+    if len(wrong):
         raise ValueError(
-            f"table holds {bad} where position {i} is visible; expected 1"
+            f"table holds {wrong[0]} where position {i} is visible; expected 1"
         )
     if column.dtype == object:
         numbers = [v for v in map(sympy.sympify, masked.flat) if v.is_number]

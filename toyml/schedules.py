@@ -75,6 +75,11 @@ class Schedule:
         """The weight -alpha'(t) / (1 - alpha(t)) = rho'(t) / rho(t)."""
         return sympy.simplify(self.masked_form.diff(t) / self.masked_form)
 
+    @cached_property
+    def _plain_reveal(self):
+        rho = self.masked_form
+        return sympy.together((rho - rho.subs(t, s)) / rho)
+
     @property
     def starts_clean(self):
         """Whether no token is masked at t = 0, exactly."""
@@ -122,10 +127,8 @@ class Schedule:
                 f"earlier = {earlier}, later = {later}: expected "
                 "earlier < later"
             )
-        rho = self.masked_form
-        exact = sympy.together((rho - rho.subs(t, s)) / rho)
         return _evaluate(
-            self.reveal_form, (s, t), earlier, later, exact=exact
+            self.reveal_form, (s, t), earlier, later, exact=self._plain_reveal
         )
 
     def inverse(self, probability):
