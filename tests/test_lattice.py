@@ -24,7 +24,7 @@ from cases import (
     table,
     tea,
 )
-from toyml import lattice as lattice_module
+from toyml import tables
 from toyml.exact import combine
 from toyml.lattice import MaskLattice
 from toyml.schedules import LINEAR
@@ -421,13 +421,13 @@ def test_float_tables_are_float64_in_rows():
 
 @pytest.mark.parametrize("length", [23, 40])
 def test_too_long_for_enumeration(length):
-    limit = lattice_module.MAX_LENGTH
+    limit = tables.MAX_LENGTH
     assert limit == 22
     gib = 8 * length * 2**length / 2**30
     message = rf"length = {length}: .* {gib:.1f} GiB; expected at most {limit}"
     with pytest.raises(ValueError, match=message):
         MaskLattice.from_denoiser(None, np.zeros(length, int), 2)
-    lattice_module.check_length(limit)
+    tables.check_length(limit)
     editable = np.arange(length) < 2
     chain = Markov([0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]], length)
     one = MaskLattice.from_denoiser(

@@ -18,8 +18,12 @@ import sympy
 
 from . import exact, subsets
 from .schedules import check_range
-
-MAX_LENGTH = 22
+from .tables import (
+    check_column,
+    check_denoised,
+    check_length,
+    clean_sequence,
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class MaskLattice:
             )
         check_length(length)
         for i in range(length):
-            _check_column(table[:, i], i)
+            check_column(table[:, i], i)
         self.table = table
         self.length = length
 
@@ -70,7 +74,7 @@ class MaskLattice:
         over those positions only and the others stay visible. A row of
         probabilities that does not sum to 1 (to 1e-6) raises ValueError.
         """
-        x0 = _clean_sequence(x0, vocab_size)
+        x0 = clean_sequence(x0, vocab_size)
         open_ = np.ones(len(x0), bool) if editable is None else editable
         where = np.flatnonzero(np.broadcast_to(open_, x0.shape))
         check_length(len(where))
@@ -81,7 +85,7 @@ class MaskLattice:
             tokens = np.tile(x0, (len(rows), 1))
             tokens[:, where] = np.where(rows, vocab_size, x0[where])
             probs = np.asarray(denoiser(tokens))
-            _check_denoised(probs, tokens, vocab_size)
+            check_denoised(probs, tokens, vocab_size)
             right = probs[:, where, x0[where]]
             one = Fraction(1) if right.dtype == object else 1.0
             parts.append(np.where(rows, right, one))
@@ -108,13 +112,19 @@ class MaskLattice:
         Returns [L + 1]; entry k averages over the C(L, k) patterns with k
         masks, entry 0 is 0.
         """
+        return self._average_by_count(self.row_losses**power)
+
+    def squares_by_count(self):
+        """Mean sum of squared cross-entropies by mask count, [L + 1]."""
+        return self._average_by_count((self.cross_entropy() ** 2).sum(axis=1))
+
+    def _average_by_count(self, rows):
         size = subsets.counts(self.length)
-        losses = self.row_losses**power
         if not self.is_exact:
-            return np.bincount(size, losses) / self._binomials
+            return np.bincount(size, rows) / self._binomials
         out = np.empty(self.length + 1, dtype=object)
         for k in range(self.length + 1):
-            total = sympy.Add(*losses[size == k])
+            total = sympy.Add(*rows[size == k])
             out[k] = sympy.expand(total / int(self._binomials[k]))
         return out
 
@@ -135,7 +145,7 @@ class MaskLattice:
         eq. 11; the integral over t done in closed form.
         """
         return exact.weighted_sum(
-            self._numbers(Fraction(1, k) for k in range(1, self.length + 1)),
+            self.numbers(Fraction(1, k) for k in range(1, self.length + 1)),
             self.by_count()[1:],
         )
 
@@ -230,20 +240,15 @@ class MaskLattice:
 
     def mean(self, objective):
         """Exact mean of an objective's loss on this sequence, in nats."""
-        law = objective.law(self.length)
-        return exact.weighted_sum(
-            self._numbers(law.weight), self.by_count()
-        )
+        return objective.law(self.length).mean(self)
 
     def variance(self, objective):
         """Exact variance of one draw of the loss; inf where it diverges."""
         law = objective.law(self.length)
-        second = exact.weighted_sum(
-            self._numbers(law.weight_squared), self.by_count(power=2)
-        )
+        second = law.second_moment(self)
         if second == math.inf:
             return second
-        return second - self.mean(objective) ** 2
+        return second - law.mean(self) ** 2
 
     def _at(self, schedule, t):
         return self._expected_loss(schedule.masked(t), schedule.survival(t))
@@ -261,65 +266,6 @@ class MaskLattice:
         row = [math.comb(self.length, k) for k in range(self.length + 1)]
         return np.array(row, dtype=object if self.is_exact else float)
 
-    def _numbers(self, values):
+    def numbers(self, values):
         """Numbers of the table's kind: floats, or left exact."""
         return np.array(list(values), dtype=self.table.dtype)
-
-
-def check_length(length):
-    """Raise ValueError, with the memory it would take, past MAX_LENGTH."""
-    if length > MAX_LENGTH:
-        gib = 8 * length * 2.0**length / 2**30
-        raise ValueError(
-            f"length = {length}: the table of 2^{length} patterns would take "
-            f"{gib:.1f} GiB; expected at most {MAX_LENGTH}"
-        )
-
-
-def _check_column(column, i):
-    pairs = column.reshape(-1, 2, 1 << i)
-    visible, masked = pairs[:, 0], pairs[:, 1]
-    wrong = visible[visible != 1]
-    if len(wrong):
-        raise ValueError(
-            f"table holds {wrong[0]} where position {i} is visible; expected 1"
-        )
-    if column.dtype == object:
-        numbers = [v for v in map(sympy.sympify, masked.flat) if v.is_number]
-        wrong = [v for v in numbers if not 0 <= v <= 1]
-    else:
-        wrong = masked[~((masked >= 0) & (masked <= 1))]
-    if len(wrong):
-        raise ValueError(
-            f"table holds {wrong[0]} at masked position {i}; expected a "
-            "probability in [0, 1]"
-        )
-
-
-def _clean_sequence(x0, vocab_size):
-    x0 = np.asarray(x0)
-    if x0.ndim != 1 or x0.dtype.kind not in "iu":
-        raise ValueError(f"x0 = {x0}: expected integer tokens [L]")
-    if np.any((x0 < 0) | (x0 >= vocab_size)):
-        raise ValueError(
-            f"x0 = {x0.tolist()}: expected clean tokens in 0.."
-            f"{vocab_size - 1} (the mask id {vocab_size} is not one)"
-        )
-    return x0
-
-
-def _check_denoised(probs, tokens, vocab_size):
-    if probs.shape != (*tokens.shape, vocab_size):
-        raise ValueError(
-            f"denoiser returned shape {probs.shape}; expected "
-            f"{(*tokens.shape, vocab_size)}"
-        )
-    totals = probs.sum(axis=-1)[tokens == vocab_size]
-    slack = 0 if probs.dtype == object else 1e-6
-    near = np.abs(totals - 1) <= slack
-    if not np.all(near) or np.any(probs < 0):
-        raise ValueError(
-            f"denoiser returned rows that sum to {totals.min()} up to "
-            f"{totals.max()}, with minimum {probs.min()}; expected "
-            "nonnegative rows that sum to 1"
-        )
