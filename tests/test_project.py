@@ -1,16 +1,20 @@
 """The files around the book agree with one another."""
 
+import importlib.util
 import os
 import re
 import subprocess
 import tomllib
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+plt.switch_backend("Agg")
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -129,3 +133,23 @@ def test_licences():
     assert "CC-BY-4.0" in read("LICENSE-text")
     citation = yaml.safe_load(read("CITATION.cff"))
     assert citation["version"] == project()["version"]
+
+
+def test_the_picture_of_the_readme_is_current(tmp_path):
+    spec = importlib.util.spec_from_file_location(
+        "readme_picture", ROOT / "tools" / "readme_picture.py"
+    )
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    with plt.rc_context():
+        tool.draw(tmp_path / "fresh.png")
+    plt.close("all")
+    fresh, stored = (
+        plt.imread(path).astype(float)
+        for path in (
+            tmp_path / "fresh.png",
+            ROOT / "book" / "_static" / "hot_tea.png",
+        )
+    )
+    assert fresh.shape == stored.shape
+    assert np.abs(fresh - stored).mean() < 1e-3
