@@ -1,7 +1,8 @@
-"""The cost of the lattice, as ratios measured in one run (``make bench``).
+"""Costs, as ratios measured in one run (``make bench``).
 
 Each time is the median of 7 runs. A ratio to one ``numpy.sum`` over the same
-table says how far a method is from reading its input once.
+table says how far a method is from reading its input once. Drawing an
+objective is compared with a training step of a tiny network.
 """
 
 import math
@@ -14,19 +15,23 @@ from itertools import permutations
 from statistics import median
 
 import numpy as np
+import torch
+from torch import nn
 
 from toyml.lattice import MaskLattice
+from toyml.loss import weighted_cross_entropy
+from toyml.objectives import forced_target, inverse_t, uniform_count
 
 RUNS = 7
 METHODS = ("nelbo", "generator_nll")
 LENGTHS = (16, 18, 20)
+DRAWN = (inverse_t(), uniform_count(), forced_target())
+BATCH, TOKENS, VOCAB = 256, 16, 32
 
 
 def random_table(length, seed=0):
     """[2^L, L]: uniform on (0.05, 1) where masked, 1 where visible."""
-    table = np.random.default_rng(seed).uniform(
-        0.05, 1, (1 << length, length)
-    )
+    table = np.random.default_rng(seed).uniform(0.05, 1, (1 << length, length))
     patterns = np.arange(1 << length)
     for i in range(length):
         table[patterns >> i & 1 == 0, i] = 1
@@ -79,6 +84,46 @@ def by_orders(table):
     return total_loss / n, -math.log(total_probability / n)
 
 
+def tiny_encoder():
+    """A bidirectional Transformer of 104,160 parameters."""
+    layer = nn.TransformerEncoderLayer(
+        64, 4, dim_feedforward=256, dropout=0.0, batch_first=True
+    )
+    return nn.Sequential(
+        nn.Embedding(VOCAB + 1, 64),
+        nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+        nn.Linear(64, VOCAB),
+    )
+
+
+def draw_and_step(objective):
+    """Median times of drawing and of forward and backward, on one thread."""
+    rng = np.random.default_rng(0)
+    torch.manual_seed(0)
+    net, x0 = tiny_encoder(), torch.randint(VOCAB, (BATCH, TOKENS))
+    drawing, stepping = [], []
+    for _ in range(1 + RUNS):
+        start = time.process_time()
+        masked, weight = objective.draw(BATCH, TOKENS, rng)
+        drawn = time.process_time()
+        shown = torch.where(torch.from_numpy(masked[:, 0]), VOCAB, x0)
+        weighted_cross_entropy(net(shown), x0, weight[:, 0]).backward()
+        drawing.append(drawn - start)
+        stepping.append(time.process_time() - drawn)
+    return median(drawing[1:]), median(stepping[1:])
+
+
+def show_drawing():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for objective in DRAWN:
+        drawing, stepping = draw_and_step(objective)
+        name = objective.name.split("(")[0]
+        show(f"{name}: draw / training step", f"{drawing / stepping:.2%}")
+    show("   at most", "5%")
+    torch.set_num_threads(threads)
+
+
 def cpu_model():
     try:
         with open("/proc/cpuinfo") as lines:
@@ -124,6 +169,7 @@ def main():
             f"L = {length}: time / (2^L L), 1 at L = 16",
             *(f"{cell:.2f}" for cell in cells),
         )
+    show_drawing()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The notebook that trains, run again as on a CPU without vector units.
+"""The notebooks that train, run again as on a CPU without vector units.
 
 torch picks its kernels by the CPU. The last digits of a fit then differ, and
 a printed digit that rests on them would differ between machines.
@@ -12,7 +12,10 @@ import pytest
 
 from notebook_checks import ROOT
 
-TRAINS = ["notebooks/06_weights_compared.ipynb"]
+TRAINS = [
+    "notebooks/06_weights_compared.ipynb",
+    "notebooks/10_what_the_network_learns.ipynb",
+]
 
 
 @pytest.mark.parametrize("notebook", TRAINS)

@@ -39,6 +39,9 @@ SYMBOLS = {
     "bert": {"color": _PURPLE, "linestyle": ":", "marker": "D"},
     "maskgit": {"color": _AMBER, "linestyle": "-", "marker": "v"},
     "maskgit_bernoulli": {"color": _ROSE, "linestyle": "--", "marker": "x"},
+    "forced_target": {"color": _PURPLE, "linestyle": "-", "marker": "*"},
+    "pooled_mean": {"color": _AMBER, "linestyle": "-.", "marker": "d"},
+    "redraw_mask_only": {"color": _GREEN, "linestyle": ":", "marker": "h"},
 }
 
 

@@ -13,10 +13,15 @@ def weighted_cross_entropy(logits, x0, weight):
     normaliser, so the losses of the parts of a split batch add up to that of
     the batch. Only positions with weight > 0 enter: an infinite logit
     elsewhere never meets a zero, and a batch without any gives 0 with a zero
-    gradient. Units: nats per sequence. A negative or NaN weight raises
-    ValueError.
+    gradient. Units: nats per sequence. A weight of another shape than x0, a
+    negative or a NaN one raises ValueError.
     """
     weight = torch.as_tensor(weight, device=logits.device)
+    if not weight.shape == x0.shape == logits.shape[:-1]:
+        raise ValueError(
+            f"weight has shape {tuple(weight.shape)}; expected that of x0, "
+            f"{tuple(x0.shape)}, for logits {tuple(logits.shape)}"
+        )
     if not bool((weight >= 0).all()):
         raise ValueError(
             f"weight has minimum {weight.min().item()}; expected nonnegative "

@@ -8,6 +8,7 @@ with exact ends. Cut-offs change that, each in its own way.
 
 import math
 from fractions import Fraction
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -15,6 +16,7 @@ import sympy
 
 from .. import schedules
 from ..schedules import LINEAR
+from ..schedules.evaluate import evaluate
 from .laws import CountLaw, Given, Objective, binomial
 
 TIME = schedules.t
@@ -197,21 +199,28 @@ def _log_nodes(eps, length):
 def _timed_law(schedule, density, forced):
     """The law of ``scheduled`` or ``forced_target`` by quadrature over t.
 
-    mpmath's tanh-sinh rule takes the end-point singularities; whether the
-    second moment exists is decided by the limit of t times the integrand.
+    Each half of [0, 1] is integrated over y = -log of the distance to its
+    end, where a power of that distance falls exponentially; whether the
+    integral exists is decided by the limit of the distance times the form.
     """
     rho = schedule.masked_form
     slope = rho.diff(TIME)
 
     def integral(form):
-        for end, distance in ((0, TIME), (1, 1 - TIME)):
-            side = "+" if end == 0 else "-"
-            if sympy.limit(distance * form, TIME, end, side) != 0:
-                return math.inf
-        f = sympy.lambdify(TIME, form, "mpmath")
+        sides = form, form.subs(TIME, 1 - TIME)
+        if any(sympy.limit(TIME * side, TIME, 0) != 0 for side in sides):
+            return math.inf
         with mpmath.workdps(25):
-            return float(mpmath.quad(f, [0, 1]))
+            return float(sum(half_integral(side) for side in sides))
 
+    def half_integral(side):
+        f = sympy.lambdify(TIME, side, "mpmath")
+        return mpmath.quad(
+            lambda y: f(mpmath.exp(-y)) * mpmath.exp(-y),
+            [mpmath.log(2), mpmath.inf],
+        )
+
+    @cache
     def law(length):
         p, w, w2 = [0.0], [0.0], [0.0]
         if not forced:
@@ -243,8 +252,7 @@ def _density(times):
 
 
 def _at(form, t):
-    values = sympy.lambdify(TIME, form, "numpy")(t)
-    return np.broadcast_to(values, np.shape(t))
+    return evaluate(form, (TIME,), t)
 
 
 def _check_eps(eps):

@@ -205,7 +205,13 @@ def editable_positions(batch, length, editable):
     """Bool [batch, length]; a row without any raises ValueError."""
     allowed = np.ones((batch, length), bool)
     if editable is not None:
-        allowed &= np.asarray(editable, bool)
+        editable = np.asarray(editable, bool)
+        if editable.shape not in ((length,), (batch, length)):
+            raise ValueError(
+                f"editable has shape {editable.shape}; expected ({length},) "
+                f"or ({batch}, {length})"
+            )
+        allowed &= editable
     sizes = allowed.sum(axis=1)
     if batch < 1 or not sizes.all():
         raise ValueError(

@@ -20,7 +20,7 @@ def draw_uniforms(batch, rng, coupling="independent"):
     if coupling == "independent":
         return rng.random(batch)
     if coupling == "stratified":
-        return (rng.permutation(batch) + rng.random(batch)) / batch
+        return _below_one((rng.permutation(batch) + rng.random(batch)) / batch)
     if coupling == "lattice":
         return (rng.random() + np.arange(batch) / batch) % 1
     if coupling == "antithetic":
@@ -29,9 +29,15 @@ def draw_uniforms(batch, rng, coupling="independent"):
                 f"batch = {batch}: expected an even batch for antithetic pairs"
             )
         half = rng.random(batch // 2)
-        # 1 - u of a float in [0, 1) may be 1; the largest float below serves
-        other = np.minimum(1 - half, np.nextafter(1, 0))
-        return np.stack([half, other], axis=1).ravel()
+        return _below_one(np.stack([half, 1 - half], axis=1).ravel())
     raise ValueError(
         f"coupling = {coupling!r}: expected one of {', '.join(COUPLINGS)}"
     )
+
+
+def _below_one(u):
+    """A sum or difference of floats may round to 1, where 1 / (1 - u) fails.
+
+    The largest float below 1 serves instead.
+    """
+    return np.minimum(u, np.nextafter(1, 0))
