@@ -67,8 +67,9 @@ notebooks: $(INSTALLED) ## Run all notebooks again and save their outputs.
 	$(BIN)/python tools/run_notebooks.py $(NOTEBOOKS)
 	$(BIN)/python tools/readme_picture.py book/_static/hot_tea.png
 
-bench: $(INSTALLED) ## Print the cost of the lattice as ratios.
+bench: $(INSTALLED) ## Print costs as ratios, and the error rates of the audit.
 	$(BIN)/python tests/bench.py
+	$(BIN)/python tests/bench_audit.py
 
 clean: ## Remove the environment, the built book and all caches.
 	rm -rf $(VENV) _build build toyml.egg-info .pytest_cache .ruff_cache \
