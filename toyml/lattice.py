@@ -112,11 +112,20 @@ class MaskLattice:
         Returns [L + 1]; entry k averages over the C(L, k) patterns with k
         masks, entry 0 is 0.
         """
+        if power == 1:
+            return self._profile
         return self._average_by_count(self.row_losses**power)
 
     def squares_by_count(self):
         """Mean sum of squared cross-entropies by mask count, [L + 1]."""
         return self._average_by_count((self.cross_entropy() ** 2).sum(axis=1))
+
+    @cached_property
+    def _profile(self):
+        """by_count(1), which every step of a grid asks for again."""
+        profile = self._average_by_count(self.row_losses)
+        profile.flags.writeable = False
+        return profile
 
     def _average_by_count(self, rows):
         size = subsets.counts(self.length)

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from ..objectives import inverse_t, maskgit, per_example_mean
+from ..objectives.laws import binomial
 from .stats import beta_cdf, kolmogorov
 
 
@@ -13,19 +15,14 @@ def candidates(length, seen):
     edges = k / length
     yield "k uniform on 1..L", np.where(k > 0, 1 / length, 0)
     yield "t uniform, Bernoulli(t)", np.full(length + 1, 1 / (length + 1))
-    ceil = np.diff(np.arccos(edges)[::-1]) * 2 / math.pi
-    yield "MaskGIT, ceil(L cos(pi r / 2))", np.concatenate([[0], ceil[::-1]])
-    x, w = np.polynomial.legendre.leggauss(80)
-    x, w = (x + 1) / 2, w / 2
-    cosine = mixture(length, np.cos(math.pi / 2 * x), w)
+    yield "MaskGIT, ceil(L cos(pi r / 2))", _of(maskgit(), length)
+    cosine = _of(maskgit(bernoulli=True), length)
     yield "MaskGIT ratio, Bernoulli", cosine
-    yield "cosine schedule, Bernoulli", mixture(
-        length, 1 - np.cos(math.pi / 2 * x), w
+    yield "cosine schedule, Bernoulli", cosine[::-1]
+    redraw = per_example_mean("redraw_mask_only")
+    yield "t uniform, the mask redrawn while empty, t kept", _of(
+        redraw, length
     )
-    with np.errstate(all="ignore"):
-        redraw = mixture(length, x, w / (1 - (1 - x) ** length))
-    redraw[0] = 0
-    yield "t uniform, the mask redrawn while empty, t kept", redraw
     down = np.diff(np.append(edges, [1.0]))
     yield "floor(L r), r uniform", down
     half = np.full(length + 1, 1 / length)
@@ -47,15 +44,13 @@ def candidates(length, seen):
         p[0] = 0
         yield f"MaskGIT, max(1, {word}(L cos(pi r / 2)))", p
     rate = (k * seen).sum() / length
-    p = mixture(length, np.array([rate]), np.ones(1))
+    p = binomial(length, [rate])[0]
     yield f"Bernoulli at one rate, {rate:.3f}", p
 
 
-def mixture(length, rates, masses):
-    k = np.arange(length + 1)
-    row = np.array([math.comb(length, j) for j in k], float)
-    r = rates[:, None]
-    return masses @ (row * r**k * (1 - r) ** (length - k))
+def _of(objective, length):
+    """P(k masks) under an objective of the book, [L + 1]."""
+    return np.array(objective.law(length).probability, dtype=float)
 
 
 def count_name(p, curve):
@@ -96,8 +91,7 @@ def inverse(k, each, total, scored, level, length):
 
 
 def inverse_second(c, length):
+    """E[total weight^2; k] of that law: infinite at one mask."""
+    squared = inverse_t().law(length).weight_squared
     k = np.arange(length + 1)
-    with np.errstate(all="ignore"):
-        second = c * c * length * k / (k - 1)
-    second[:2] = 0, np.inf
-    return second
+    return c * c * k**2 * np.array(squared, dtype=float)

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..objectives.laws import binomial
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -28,10 +30,7 @@ class Curve:
     @property
     def counts(self):
         """P(k masks | point), [m, L + 1]."""
-        k = np.arange(self.length + 1)
-        row = np.cumprod([1, *((self.length - k[:-1]) / k[1:])])
-        r = self.rate[:, None]
-        return row * r**k * (1 - r) ** (self.length - k)
+        return binomial(self.length, self.rate)
 
     def probability(self):
         return self.mass @ self.counts

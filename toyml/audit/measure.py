@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..lattice import MaskLattice
+from ..subsets import masks
 from .stats import normal_quantile
 from .toy import LossError
 from .verdict import unit_of
@@ -39,8 +40,7 @@ def hot_tea():
 def random_table(seed=0):
     """L = 4, probabilities uniform on (0.05, 1)."""
     table = np.random.default_rng(seed).uniform(0.05, 1, (16, 4))
-    hidden = np.arange(16)[:, None] >> np.arange(4) & 1
-    return MaskLattice(np.where(hidden, table, 1.0))
+    return MaskLattice(np.where(masks(4), table, 1.0))
 
 
 def measure(name, lattice, law, patterns, draws, unit, level, scale):
@@ -54,7 +54,7 @@ def measure(name, lattice, law, patterns, draws, unit, level, scale):
         k = np.arange(1, length + 1)
         mean = (law.effective[1:] * lattice.by_count()[1:] / k).sum()
         if law.second is not None:
-            variance = _second(law, lattice, ce) - mean**2
+            variance = _second(law, lattice) - mean**2
     elif patterns.fixed and patterns.table is not None:
         mean = (patterns.table * ce).sum()
         variance = 0.0
@@ -73,16 +73,13 @@ def measure(name, lattice, law, patterns, draws, unit, level, scale):
     )
 
 
-def _second(law, lattice, ce):
+def _second(law, lattice):
     """E[loss^2] of one sequence."""
-    length = lattice.length
-    k = np.arange(1, length + 1)
-    if not law.single:
-        squares = lattice.by_count(power=2)[1:] / k**2
+    k = np.arange(1, lattice.length + 1)
+    if law.single:
+        squares = lattice.squares_by_count()[1:] / k
     else:
-        sizes = (np.arange(len(ce))[:, None] >> np.arange(length) & 1).sum(1)
-        each = (ce**2).sum(1)
-        squares = np.array([each[sizes == j].mean() / j for j in k])
+        squares = lattice.by_count(power=2)[1:] / k**2
     return (law.second[1:] * squares).sum()
 
 

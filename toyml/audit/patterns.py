@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..subsets import counts as pattern_sizes
 from .stats import wald
 
 LONGEST = 6  # above it patterns are too many; positions are compared only
@@ -53,7 +54,7 @@ def patterns(draws, level):
     seen = np.zeros((n, size))
     flat = (np.arange(n)[:, None, None] * size + code).ravel()
     seen += np.bincount(flat, minlength=n * size).reshape(n, size) / batch
-    sizes = (np.arange(size)[:, None] & bits > 0).sum(1)
+    sizes = pattern_sizes(length)
     alike = even
     expected = np.zeros((n, size))
     for j in range(1, length):
