@@ -21,7 +21,7 @@ export MKL_NUM_THREADS := 1
 export JUPYTER_PREFER_ENV_PATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book serve lint test lab notebooks bench clean
+.PHONY: help book serve lint test lab notebooks train bench clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(firstword \
@@ -66,6 +66,9 @@ lab: $(INSTALLED) ## Open JupyterLab on the notebooks.
 notebooks: $(INSTALLED) ## Run all notebooks again and save their outputs.
 	$(BIN)/python tools/run_notebooks.py $(NOTEBOOKS)
 	$(BIN)/python tools/readme_picture.py book/_static/hot_tea.png
+
+train: $(INSTALLED) ## Train the default run, whose answer is known.
+	OMP_NUM_THREADS=2 $(BIN)/python -m toyml.train --out runs/markov
 
 bench: $(INSTALLED) ## Print costs as ratios, and the error rates of the audit.
 	$(BIN)/python tests/bench.py

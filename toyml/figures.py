@@ -45,32 +45,33 @@ SYMBOLS = {
 }
 
 
+STYLE = {
+    "figure.figsize": (5.2, 3.2),
+    "figure.dpi": 140,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "figure.constrained_layout.use": True,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.labelcolor": INK,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "lines.linewidth": 2,
+    "lines.markersize": 5,
+}
+
+
 def use():
     """Set the style for the figures that follow."""
-    plt.rcParams.update(
-        {
-            "figure.figsize": (5.2, 3.2),
-            "figure.dpi": 140,
-            "figure.facecolor": "none",
-            "axes.facecolor": "none",
-            "savefig.facecolor": "none",
-            "figure.constrained_layout.use": True,
-            "text.color": INK,
-            "axes.edgecolor": INK,
-            "axes.labelcolor": INK,
-            "axes.titlecolor": INK,
-            "xtick.color": INK,
-            "ytick.color": INK,
-            "legend.labelcolor": INK,
-            "legend.frameon": False,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "font.size": 11,
-            "axes.titlesize": 11,
-            "lines.linewidth": 2,
-            "lines.markersize": 5,
-        }
-    )
+    plt.rcParams.update(STYLE)
 
 
 def line(ax, x, y, symbol, label=None):

@@ -8,6 +8,7 @@ from .batch import batch_variance, pooled_mean
 from .by_count import (
     autoregressive,
     per_example_mean,
+    power_count,
     random_order,
     uniform_count,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "maskgit",
     "per_example_mean",
     "pooled_mean",
+    "power_count",
     "random_order",
     "scheduled",
     "uniform_count",

@@ -40,6 +40,45 @@ def uniform_count():
     return Objective("uniform_count", law, given, breaks)
 
 
+def power_count(draw=0.0, weight=0.0):
+    """k with probability p(k) ~ k^draw, weight e(k) / (k p(k)).
+
+    The expected total weight on count k is e(k) ~ k^weight, of mean 1 over
+    k = 1..L. With weight = 0 the mean is the NELBO for every draw: an
+    importance law over counts, ``uniform_count`` among them. With weight = 1
+    every masked token counts alike: e(k) = 2 k / (L + 1), proportional to
+    ``unweighted`` and to the pooled mean of a large batch.
+    """
+
+    def laws(length):
+        k = np.arange(1, length + 1)
+        p, e = k ** float(draw), k ** float(weight)
+        return k, p / p.sum(), e / e.mean()
+
+    def law(length):
+        k, p, e = laws(length)
+        return CountLaw(
+            probability=(0.0, *p),
+            weight=(0.0, *(e / k)),
+            weight_squared=(0.0, *(e**2 / (k**2 * p))),
+        )
+
+    def given(u, sizes):
+        count, value = np.empty(len(u), int), np.empty(len(u))
+        for size in np.unique(sizes):
+            rows = sizes == size
+            k, p, e = laws(size)
+            at = np.searchsorted(edges(size), u[rows], side="right")
+            count[rows], value[rows] = k[at], (e / (k * p))[at]
+        return Given(weight=value, count=count)
+
+    def edges(length):
+        """The u at which the count steps up, [length - 1]."""
+        return laws(length)[1].cumsum()[:-1]
+
+    return Objective(f"power_count({draw}, {weight})", law, given, edges)
+
+
 def per_example_mean(empty="redraw"):
     """t uniform, masks at rate t, weight L / M for M masks.
 

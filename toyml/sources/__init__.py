@@ -11,6 +11,7 @@ conditionals do not depend on it (RADD, Ou et al. 2025, theorem 1).
 
 from .joint import Joint
 from .markov import Markov
+from .sudoku import Sudoku4
 from .teaching import TeachingTable
 
-__all__ = ["Joint", "Markov", "TeachingTable"]
+__all__ = ["Joint", "Markov", "Sudoku4", "TeachingTable"]
