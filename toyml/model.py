@@ -34,7 +34,7 @@ class Transformer(nn.Module):
         self, vocab_size, layers, width, heads, attention="bidirectional"
     ):
         super().__init__()
-        if width % (2 * heads):
+        if min(width, heads) < 1 or width % (2 * heads):
             raise ValueError(
                 f"width = {width}, heads = {heads}: expected a width that is "
                 "a multiple of twice the heads"
@@ -89,8 +89,11 @@ class Transformer(nn.Module):
         allowed = None
         if self.attention != "bidirectional":
             size = 1 if self.attention == "causal" else self.attention
-            block = torch.arange(length, device=device) // size
-            allowed = block[:, None] >= block[None, :]
+            places = torch.arange(length, device=device)
+            if valid is not None:  # blocks begin at the first valid place
+                places = valid[:, None].cumsum(dim=2) - 1
+            block = places.div(size, rounding_mode="floor")
+            allowed = block[..., :, None] >= block[..., None, :]
         if valid is None:
             return allowed
         pairs = valid[:, None, None, :]
@@ -162,7 +165,7 @@ def as_denoiser(net, batch=256):
         net.eval()
         parts = [
             net(part.to(device)).double().softmax(dim=-1).cpu()
-            for part in torch.from_numpy(tokens).split(batch)
+            for part in torch.tensor(tokens).split(batch)
         ]
         net.train(was_training)
         out = torch.cat(parts).numpy()

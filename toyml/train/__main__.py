@@ -44,7 +44,8 @@ def parser():
         description="Train a masked-diffusion model, or its twin.",
         epilog="python -m toyml.train evaluate RUN measures a finished run.",
     )
-    top.add_argument("--preset", default="markov", help=", ".join(PRESETS))
+    names = ", ".join(PRESETS)
+    top.add_argument("--preset", help=f"{names}; markov by default")
     for field in fields(Config):
         if field.name != "preset":
             top.add_argument(
@@ -83,21 +84,24 @@ def train(options):
         for field in fields(Config)
         if field.name != "preset" and getattr(options, field.name) is not None
     }
-    config = preset(options.preset, **changes)
-    options.out = Path(options.out or f"runs/{options.preset}")
-    ranks = Ranks.start(config)
+    name = options.preset or "markov"
+    options.out = Path(options.out or f"runs/{name}")
     try:
         if options.resume:
-            run = Run.resume(options.out, ranks, **changes)
+            if options.preset:
+                changes["preset"] = name
+            run = Run.resume(options.out, **changes)
         else:
-            run = Run.begin(config, options.out, ranks)
+            config = preset(name, **changes)
+            run = Run.begin(config, options.out, Ranks.start(config))
+        ranks = run.ranks
         if not advance(run, quiet=options.quiet or not ranks.is_first):
             say(ranks, f"stopped at step {run.step}; go on with --resume")
             return 130
         if ranks.is_first:
             finish(run)
     finally:
-        ranks.close()
+        Ranks.close()
     return 0
 
 

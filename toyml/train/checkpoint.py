@@ -1,7 +1,9 @@
 """How a run survives a stop: checkpoints, written whole or not at all."""
 
+import io
 import json
 import os
+import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,8 +16,11 @@ NAME = "checkpoint.pt"
 
 def save(folder, state):
     """Write ``folder/checkpoint.pt``: a stop leaves the old one or the new."""
-    with whole(Path(folder) / NAME) as part, open(part, "wb") as file:
-        torch.save(state, file)
+    # Through memory: torch answers a half-written file with RuntimeError.
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    with whole(Path(folder) / NAME) as part:
+        part.write_bytes(buffer.getbuffer())
 
 
 @contextmanager
@@ -44,12 +49,16 @@ def whole(path):
 def load(folder, device="cpu"):
     """The state in ``folder/checkpoint.pt``; RunError where there is none.
 
-    Loaded with ``weights_only=True``: no code in the file is run.
+    Loaded with ``weights_only=True``: no code in the file is run. The check
+    sums are compared, which torch does not do.
     """
     path = Path(folder) / NAME
     if not path.exists():
         raise RunError(f"{path}: no such file; expected a checkpoint there")
     try:
+        with zipfile.ZipFile(path) as file:
+            if file.testzip():
+                raise ValueError
         state = torch.load(path, map_location=device, weights_only=True)
         missing = KEYS.difference(state)
     except Exception as error:

@@ -1,6 +1,7 @@
 """What a run is: every choice, by name, and the presets."""
 
 import json
+import math
 from dataclasses import asdict, dataclass, fields, replace
 
 from .errors import RunError
@@ -51,8 +52,12 @@ class Config:
                 raise RunError(
                     f"{field.name} = {value!r}: expected {field.type.__name__}"
                 )
+            if isinstance(value, float) and not math.isfinite(value):
+                raise RunError(
+                    f"{field.name} = {value}: expected a finite number"
+                )
             least = LEAST.get(field.name)
-            if least is not None and not least <= value < float("inf"):
+            if least is not None and value < least:
                 raise RunError(
                     f"{field.name} = {value}: expected at least {least}"
                 )
@@ -83,7 +88,10 @@ class Config:
     @classmethod
     def from_json(cls, text):
         """Raises RunError for a name it does not know or one it misses."""
-        values = json.loads(text)
+        try:
+            values = dict(json.loads(text))
+        except (TypeError, ValueError):
+            raise RunError("config: expected a JSON object") from None
         known = {field.name for field in fields(cls)}
         odd = sorted(known.symmetric_difference(values))
         if odd:
@@ -115,6 +123,7 @@ LEAST = dict.fromkeys(
         "weight_decay",
         "clip",
         "ema",
+        "path_end",
         "fixed_sequences",
         "samples",
     ],
@@ -153,7 +162,7 @@ PRESETS = {
         preset="text-cpu",
         data="shakespeare",
         objective="path",
-        steps=7000,
+        steps=5000,
         checkpoint_every=500,
     ),
     "text-gpu": Config(

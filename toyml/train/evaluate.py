@@ -27,46 +27,57 @@ class Estimate:
 
     @classmethod
     def of(cls, values):
-        n = len(values)
-        error = values.std(ddof=1) / n**0.5 if n > 1 else float("inf")
+        n, error = len(values), float("inf")
+        if n > 1 and np.isfinite(values).all():
+            error = values.std(ddof=1) / n**0.5
         return cls(float(values.mean()), float(error), n)
 
 
-@torch.no_grad()
 def loss(net, sequences, rng, draws=1):
     """The network's loss on sequences [n, L], an ``Estimate`` per token.
 
     A causal network: its exact autoregressive loss. The others: the NELBO by
-    ``uniform_count``, ``draws`` masks for each sequence, the counts spread
-    evenly. The error is that between sequences, masks included.
+    ``uniform_count``, the mean of ``masked_losses``. The error is that
+    between sequences, masks included.
     """
-    device = next(net.parameters()).device
+    if net.attention == "causal":
+        return Estimate.of(_costs(net, sequences, sequences).mean(axis=1))
+    return Estimate.of(masked_losses(net, sequences, rng, draws)[1].mean(0))
+
+
+def masked_losses(net, sequences, rng, draws=1):
+    """Mask counts and mean cross-entropies of the masks, both [draws, n].
+
+    Each sequence gets ``draws`` mask sets by ``uniform_count``, whose uniform
+    numbers lie 1 / draws apart: its counts are spread evenly. The mean over
+    everything estimates the NELBO in nats per token.
+    """
     n, length = sequences.shape
-    values = np.zeros(n)
-    causal = net.attention == "causal"
-    for _ in range(1 if causal else draws):
-        hidden = np.zeros(sequences.shape, bool)
-        weight = np.ones(sequences.shape)
-        if not causal:
-            hidden, weight = (
-                array[:, 0]
-                for array in uniform_count().draw(
-                    n, length, rng, coupling="stratified"
-                )
-            )
-            weight = weight * n / draws
-        for start in range(0, n, ROWS):
-            part = slice(start, start + ROWS)
-            x0 = torch.from_numpy(sequences[part]).to(device)
-            shown = x0.masked_fill(
-                torch.from_numpy(hidden[part]).to(device), net.vocab_size
-            )
-            costs = cross_entropy(
-                net(shown).float().transpose(1, 2), x0, reduction="none"
-            )
-            rows = costs.cpu().double().numpy() * weight[part]
-            values[part] += rows.sum(axis=1)
-    return Estimate.of(values / length)
+    allowed = np.ones(sequences.shape, bool)
+    first = rng.random(n)
+    counts, means = np.empty((draws, n), int), np.empty((draws, n))
+    for j in range(draws):
+        given = uniform_count().given((first + j / draws) % 1, allowed.sum(1))
+        hidden, weight = given.draw(allowed, rng)
+        shown = np.where(hidden, net.vocab_size, sequences)
+        costs = _costs(net, shown, sequences)
+        counts[j] = hidden.sum(axis=1)
+        means[j] = (costs * weight).sum(axis=1) / length
+    return counts, means
+
+
+@torch.no_grad()
+def _costs(net, tokens, sequences):
+    """Cross-entropy of every position, float64 [n, L], in chunks of rows."""
+    device = next(net.parameters()).device
+    parts = []
+    for start in range(0, len(tokens), ROWS):
+        part = slice(start, start + ROWS)
+        logits = net(torch.from_numpy(tokens[part]).to(device)).float()
+        x0 = torch.from_numpy(sequences[part]).to(device)
+        costs = cross_entropy(logits.transpose(1, 2), x0, reduction="none")
+        parts.append(costs.cpu().double().numpy())
+    return np.concatenate(parts)
 
 
 def gap(denoiser, source, sequences, rng, causal=False):
@@ -87,7 +98,8 @@ def gap(denoiser, source, sequences, rng, causal=False):
     ):
         tokens = np.where(hidden, source.vocab_size, sequences)
         costs = divergence(source(tokens), denoiser(tokens))
-        values += n * np.where(weights > 0, weights * costs, 0).sum(axis=1)
+        costs = np.where(weights > 0, costs, 0)  # no weight, no infinity
+        values += n * (weights * costs).sum(axis=1)
     return Estimate.of(values / length)
 
 

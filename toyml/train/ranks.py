@@ -67,7 +67,8 @@ class Ranks:
         """Whether any rank raised its flag, so that all stop together."""
         return bool(self.total(torch.tensor(float(flag), device=self.device)))
 
-    def close(self):
+    @staticmethod
+    def close():
         if distributed.is_initialized():
             distributed.destroy_process_group()
 

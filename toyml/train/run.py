@@ -96,16 +96,33 @@ class Run:
         data = load_data(config)
         check_vocabulary(data, state, config)
         run = cls(config, data, folder, ranks)
-        run.net.load_state_dict(state["net"])
-        run.optimizer.load(state["optimizer"])
-        checkpoint.set_numpy_state(run.rng, state["numpy"])
-        torch.set_rng_state(state["torch"].cpu())
-        run.step, run.seconds = state["step"], state["seconds"]
-        run.clipped, run.metrics = state["clipped"], state["metrics"]
+        try:
+            run._restore(state)
+        except Exception as error:
+            raise RunError(
+                f"{folder}: the parts of its checkpoint do not fit together "
+                f"({type(error).__name__})"
+            ) from None
         return run
 
+    def _restore(self, state):
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load(state["optimizer"])
+        checkpoint.set_numpy_state(self.rng, state["numpy"])
+        torch.set_rng_state(state["torch"].cpu())
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.clipped, self.metrics = state["clipped"], state["metrics"]
+
     def save(self):
-        """Write a checkpoint and the metrics up to it."""
+        """Write a checkpoint and the metrics up to it.
+
+        Raises RunError where the weights are not finite any more.
+        """
+        if not all(w.isfinite().all() for w in self.net.parameters()):
+            raise RunError(
+                f"step {self.step}: weights that are not finite. The last "
+                "checkpoint is from before; try a lower lr"
+            )
         checkpoint.save(
             self.folder,
             {

@@ -1,0 +1,31 @@
+"""What the recorded experiments share: processes, and the file they write."""
+
+import json
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+from toyml import recorded
+from toyml.train.report import commit, machine
+
+
+def in_processes(function, jobs, workers=2):
+    """Results of function(job), each as it comes, ``workers`` at a time.
+
+    Every job has a process of its own and one thread.
+    """
+    with ProcessPoolExecutor(
+        workers, get_context("spawn"), max_tasks_per_child=1
+    ) as pool:
+        for done in as_completed([pool.submit(function, j) for j in jobs]):
+            yield done.result()
+
+
+def write(name, result):
+    """Write toyml/recorded/NAME.json with the machine and the commit."""
+    torch.set_num_threads(1)
+    about = {"machine": machine(torch.device("cpu")), "commit": commit()}
+    path = Path(recorded.__file__).parent / f"{name}.json"
+    path.write_text(json.dumps(about | result, indent=1) + "\n")
