@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 PORT ?= 8000
+# Threads of a training run; tests and notebooks use one.
+CORES ?= 2
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -21,10 +23,11 @@ export MKL_NUM_THREADS := 1
 export JUPYTER_PREFER_ENV_PATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book serve lint test lab notebooks train bench clean
+.PHONY: help book serve lint test lab notebooks train train-gpu record \
+	bench bench-train bench-race clean
 
 help: ## List the targets.
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(firstword \
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(firstword \
 	$(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
 
 $(INSTALLED): requirements.txt pyproject.toml
@@ -68,11 +71,26 @@ notebooks: $(INSTALLED) ## Run all notebooks again and save their outputs.
 	$(BIN)/python tools/readme_picture.py book/_static/hot_tea.png
 
 train: $(INSTALLED) ## Train the default run, whose answer is known.
-	OMP_NUM_THREADS=2 $(BIN)/python -m toyml.train --out runs/markov
+	OMP_NUM_THREADS=$(CORES) $(BIN)/python -m toyml.train --out runs/markov
+
+train-gpu: $(INSTALLED) ## Train text-gpu and its twin on one GPU, 8 minutes.
+	$(BIN)/python tools/record/gpu.py
+
+record: $(INSTALLED) ## Run the recorded experiments again: hours on 2 cores.
+	$(BIN)/python tools/record/markov.py
+	$(BIN)/python tools/record/orders.py
+	$(BIN)/python tools/record/text.py
+	$(BIN)/python tools/record/race.py
 
 bench: $(INSTALLED) ## Print costs as ratios, and the error rates of the audit.
 	$(BIN)/python tests/bench.py
 	$(BIN)/python tests/bench_audit.py
+
+bench-train: $(INSTALLED) ## Print gap, speed and memory of the training run.
+	OMP_NUM_THREADS=$(CORES) $(BIN)/python tests/bench_train.py
+
+bench-race: $(INSTALLED) ## Race the recipes over three seeds: hours.
+	$(BIN)/python tools/record/race.py
 
 clean: ## Remove the environment, the built book and all caches.
 	rm -rf $(VENV) _build build toyml.egg-info .pytest_cache .ruff_cache \

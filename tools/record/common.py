@@ -23,9 +23,13 @@ def in_processes(function, jobs, workers=2):
             yield done.result()
 
 
+def about(device):
+    """The machine and the commit of a record."""
+    return {"machine": machine(device), "commit": commit()}
+
+
 def write(name, result):
     """Write toyml/recorded/NAME.json with the machine and the commit."""
     torch.set_num_threads(1)
-    about = {"machine": machine(torch.device("cpu")), "commit": commit()}
-    path = Path(recorded.__file__).parent / f"{name}.json"
-    path.write_text(json.dumps(about | result, indent=1) + "\n")
+    text = json.dumps(about(torch.device("cpu")) | result, indent=1) + "\n"
+    (Path(recorded.__file__).parent / f"{name}.json").write_text(text)

@@ -58,7 +58,8 @@ class Sampler:
 
         Each step asks once about every row that still has a mask there, with
         t a float, or float64 [rows] where each row has its own time, or left
-        out where the sampler has no time. Raises ValueError for bad
+        out where the sampler has no time; once nothing is masked it is not
+        asked again. Raises ValueError for bad
         arguments, for an answer that is no distribution, and for a sampler
         that leaves masks.
         """
@@ -95,9 +96,13 @@ def _start(prompt, shape, vocab_size):
             f"length = {shape[-1]}, vocab_size = {vocab_size}: expected at "
             "least 1"
         )
-    prompt = np.asarray(vocab_size if prompt is None else prompt)
-    fits = prompt.shape in ((), shape[-1:], shape)
-    if not fits or prompt.dtype.kind not in "iu":
+    if prompt is None:
+        return np.full(shape, vocab_size, np.int64)
+    prompt = np.asarray(prompt)
+    if (
+        prompt.shape not in (shape[-1:], shape)
+        or prompt.dtype.kind not in "iu"
+    ):
         raise ValueError(
             f"prompt has shape {prompt.shape} and dtype {prompt.dtype}; "
             f"expected integers of shape {shape[-1:]} or {shape}"

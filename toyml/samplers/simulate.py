@@ -30,13 +30,8 @@ def simulate(sampler, denoiser, tokens, vocab_size, rng, batch, progress):
     timed = any(step.schedule for step in steps)
     levels = rng.random(tokens.shape) if timed else None
     total = len(steps) * len(tokens)
-    last_remask = max(
-        (k for k, s in enumerate(steps) if s.remasks), default=-1
-    )
     for number, step in enumerate(steps):
         hidden = tokens == vocab_size
-        if number > last_remask and not hidden.any():
-            break
         candidates = step.candidates(hidden, editable)
         if step.remasks:
             noise = rng.random(tokens.shape)
@@ -61,7 +56,7 @@ def simulate(sampler, denoiser, tokens, vocab_size, rng, batch, progress):
             seen[chosen] = draw_tokens(law, noise[1, part][chosen])
             tokens[at] = seen
             if progress:
-                progress(number * len(tokens) + at[-1] + 1, total)
+                progress(number * len(tokens) + int(at[-1]) + 1, total)
     left = (tokens == vocab_size).sum(axis=1).max()
     if left:
         raise left_masked(sampler, left)

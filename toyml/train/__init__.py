@@ -4,5 +4,5 @@
 which law draws its masks, ``optimizer`` how the weights move, ``step`` the
 loss and gradient of one batch, ``ranks`` several processes, ``checkpoint``
 how a run survives a stop, ``run`` the loop, ``evaluate`` how good the network
-is, ``report`` what is left behind.
+is, ``samples`` what it writes, ``report`` what is left behind.
 """

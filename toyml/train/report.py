@@ -1,4 +1,4 @@
-"""What a run leaves behind: report.json, report.md and curve.png."""
+"""What a run leaves behind: reports, the curve and samples."""
 
 import json
 import math
@@ -16,6 +16,7 @@ from ..model import as_denoiser
 from . import evaluate
 from .checkpoint import whole
 from .run import build
+from .samples import samples
 
 SEED = 3
 EXACT_SEQUENCES, GAP_SEQUENCES, PREFIX_SEQUENCES = 16, 4096, 512
@@ -146,8 +147,15 @@ def _output(command):
 
 
 def write(run, measured):
-    """Write report.json, report.md and curve.png; returns the report."""
+    """Write the reports, the curve and the samples; returns the report."""
     out = report(run, measured)
+    config = run.config
+    if config.samples:
+        run.optimizer.swap_average()
+        text = samples(run.net, run.data, config.length, config.samples)
+        run.optimizer.swap_average()
+        with whole(run.folder / "samples.txt") as part:
+            part.write_text(text, encoding="utf-8")
     with whole(run.folder / "report.json") as part:
         part.write_text(json.dumps(out, indent=2) + "\n")
     with whole(run.folder / "report.md") as part:
