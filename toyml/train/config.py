@@ -155,14 +155,14 @@ PRESETS = {
         layers=2,
         width=64,
         batch=256,
-        steps=2000,
-        checkpoint_every=500,
+        steps=1200,
+        checkpoint_every=300,
     ),
     "text-cpu": Config(
         preset="text-cpu",
         data="shakespeare",
         objective="path",
-        steps=5000,
+        steps=4000,
         checkpoint_every=500,
     ),
     "text-gpu": Config(
