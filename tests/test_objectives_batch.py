@@ -24,6 +24,7 @@ from toyml.objectives import (
     maskgit,
     per_example_mean,
     pooled_mean,
+    power_count,
     random_order,
     scheduled,
     uniform_count,
@@ -49,6 +50,8 @@ SHARED = [
     per_example_mean(),
     per_example_mean("zero"),
     per_example_mean("redraw_mask_only"),
+    power_count(0.7, 0.4),
+    power_count(-1.0),
 ]
 OBJECTIVES = FORCED + SHARED
 each = pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.name)
@@ -263,6 +266,14 @@ def counted(t, length, k):
     return chosen / comb(length, k), np.full_like(t, length / k)
 
 
+def power(t, length, k):
+    """p(k) = k / 6 and weight 6 / k^2 at L = 3, laid out from t = 0."""
+    total = length * (length + 1) / 2
+    end = k * (k + 1) / 2 / total
+    chosen = (end - k / total <= t) & (t < end)
+    return chosen / comb(length, k), np.full_like(t, total / k**2)
+
+
 def zero(t, length, k):
     return t**k * (1 - t) ** (length - k), np.full_like(t, length / k)
 
@@ -300,6 +311,7 @@ COUPLED = {
     maskgit(True): rates(lambda t: np.cos(pi * t / 2), lambda t: 1),
     maskgit(): ceiling,
     uniform_count(): counted,
+    power_count(1.0): power,
     per_example_mean("zero"): zero,
     per_example_mean("redraw_mask_only"): kept,
     forced_target(): (lambda t: t, lambda t: 1),
@@ -409,7 +421,13 @@ def test_batch_variance_is_infinite_with_that_of_the_loss():
 @couplings
 @pytest.mark.parametrize(
     "objective",
-    [clamped_t(0.2), forced_target(), uniform_count(), per_example_mean()],
+    [
+        clamped_t(0.2),
+        forced_target(),
+        uniform_count(),
+        per_example_mean(),
+        power_count(1.0, 0.5),
+    ],
     ids=lambda o: o.name,
 )
 def test_coupled_draws(objective, coupling):

@@ -15,8 +15,10 @@ from toyml.objectives import (
     autoregressive,
     forced_target,
     per_example_mean,
+    power_count,
     random_order,
     uniform_count,
+    unweighted,
 )
 
 REDRAW, ZERO = per_example_mean(), per_example_mean("zero")
@@ -161,6 +163,83 @@ def test_tea_by_count():
         assert got == pytest.approx(variance, rel=1e-13)
         exact = tea(Fraction).variance(objective)
         assert float(exact) == pytest.approx(variance, rel=1e-13)
+
+
+# Counts drawn by a power law.
+
+powers = st.floats(-3, 3, allow_subnormal=False)
+
+
+@few
+@given(st.integers(1, 5), seeds, powers)
+def test_power_count_without_a_power_on_the_weight(length, seed, draw):
+    """The mean is the NELBO, however the counts are drawn."""
+    one = lattice(seed, length)
+    got = one.mean(power_count(draw))
+    assert got == pytest.approx(one.nelbo(), rel=1e-11)
+    assert got == pytest.approx(one.any_order_loss(), rel=1e-11)
+
+
+@few
+@given(st.integers(1, 4), seeds, powers, powers)
+def test_power_count(length, seed, draw, power):
+    """Every set: chance p(k) / C(L, k), loss e(k) / (k p(k)) times cost."""
+    one = lattice(seed, length)
+    objective = power_count(draw, power)
+    draws = [k**draw for k in range(1, length + 1)]
+    totals = [k**power for k in range(1, length + 1)]
+    first = second = 0
+    for k, total, _ in patterns(one):
+        p = draws[k - 1] / sum(draws)
+        e = totals[k - 1] * length / sum(totals)
+        first += p / comb(length, k) * e / k / p * total
+        second += p / comb(length, k) * (e / k / p * total) ** 2
+    assert one.mean(objective) == pytest.approx(first, rel=1e-11)
+    wanted = second - first**2
+    got = one.variance(objective)
+    assert got == pytest.approx(wanted, rel=1e-8, abs=1e-10 * second)
+    law = objective.law(length)
+    assert sum(law.probability) == pytest.approx(1, rel=1e-12)
+    assert sum(law.effective_weight) == pytest.approx(length, rel=1e-12)
+
+
+@pytest.mark.parametrize("draw", [-1.0, 0.0, 2.0])
+@pytest.mark.parametrize("length", [1, 4, 11])
+def test_power_count_where_every_masked_token_counts_alike(draw, length):
+    """e(k) = 2 k / (L + 1); unweighted has k / (L + 1), half of it."""
+    law = power_count(draw, 1.0).law(length)
+    wanted = [2 * k / (length + 1) for k in range(length + 1)]
+    assert law.effective_weight == pytest.approx(wanted, rel=1e-13)
+    half = unweighted().law(length).effective_weight
+    assert law.effective_weight == pytest.approx(
+        [2 * float(e) for e in half], rel=1e-13
+    )
+
+
+def test_power_count_by_hand():
+    """L = 3, both powers 1: p = k / 6, e = k / 2, weights 3, 3/2, 1."""
+    objective = power_count(1.0, 1.0)
+    law = objective.law(3)
+    assert law.probability == pytest.approx((0, 1 / 6, 2 / 6, 3 / 6))
+    assert law.weight == pytest.approx((0, 1 / 2, 1 / 2, 1 / 2))
+    assert law.weight_squared == pytest.approx((0, 9 / 6, 9 / 12, 1 / 2))
+    assert objective.breaks(3) == pytest.approx([1 / 6, 1 / 2])
+    u = np.array([0, 0.16, 0.17, 0.49, 0.51, 1 - 2**-53])
+    given_u = objective.given(u, np.full(6, 3))
+    assert given_u.count.tolist() == [1, 1, 2, 2, 3, 3]
+    assert given_u.weight == pytest.approx([3, 3, 1.5, 1.5, 1, 1])
+    # one editable position, or two: p = 1/3, 2/3 and e = 2/3, 4/3
+    given_u = objective.given(np.array([0.9, 0.3, 0.4]), np.array([1, 2, 2]))
+    assert given_u.count.tolist() == [1, 1, 2]
+    assert given_u.weight == pytest.approx([1, 2, 1])
+
+
+def test_power_count_at_zero_is_uniform_count():
+    for length in (1, 2, 5):
+        law, flat = power_count().law(length), uniform_count().law(length)
+        for name in ("probability", "weight", "weight_squared"):
+            wanted = [float(v) for v in getattr(flat, name)]
+            assert getattr(law, name) == pytest.approx(wanted, rel=1e-14)
 
 
 # Orders.
