@@ -18,6 +18,7 @@ SYMBOLS = {
     "masked": {"color": _RED, "linestyle": "-"},
     "survival": {"color": _BLUE, "linestyle": "--"},
     "reveal": {"color": _GREEN, "linestyle": "-."},
+    "uniform_state": {"color": _GREEN, "linestyle": "--"},
     "weight": {"color": _PURPLE, "linestyle": ":"},
     "nelbo": {"color": _RED, "linestyle": "-", "marker": "o"},
     "nelbo_other": {
@@ -27,6 +28,12 @@ SYMBOLS = {
         "markerfacecolor": "none",
     },
     "nll": {"color": _BLUE, "linestyle": "--", "marker": "s"},
+    "nll_other": {
+        "color": _BLUE,
+        "linestyle": ":",
+        "marker": "s",
+        "markerfacecolor": "none",
+    },
     "left_to_right": {"color": _GREEN, "linestyle": "-.", "marker": ">"},
     "right_to_left": {"color": _PURPLE, "linestyle": ":", "marker": "<"},
     "linear": {"color": _AMBER, "linestyle": "-"},
@@ -42,6 +49,8 @@ SYMBOLS = {
     "forced_target": {"color": _PURPLE, "linestyle": "-", "marker": "*"},
     "pooled_mean": {"color": _AMBER, "linestyle": "-.", "marker": "d"},
     "redraw_mask_only": {"color": _GREEN, "linestyle": ":", "marker": "h"},
+    "random_order": {"color": _GREEN, "linestyle": "-", "marker": "o"},
+    "ancestral": {"color": _AMBER, "linestyle": "--", "marker": "s"},
 }
 
 

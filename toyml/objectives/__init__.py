@@ -1,10 +1,12 @@
 """Training objectives, each a law for drawing (masked set, weights).
 
-``laws`` says what an objective is; ``by_time``, ``by_count`` and ``fixed``
-hold the objectives; ``batch`` what happens between the sequences of a batch.
+``laws`` says what an objective is; ``by_time``, ``by_count``, ``fixed`` and
+``blocks`` hold the objectives; ``batch`` what happens between the sequences
+of a batch.
 """
 
 from .batch import batch_variance, pooled_mean
+from .blocks import block_diffusion
 from .by_count import (
     autoregressive,
     per_example_mean,
@@ -32,6 +34,7 @@ __all__ = [
     "batch_variance",
     "bert",
     "bert_inputs",
+    "block_diffusion",
     "clamped_t",
     "clipped_weight",
     "forced_target",

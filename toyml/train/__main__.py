@@ -21,6 +21,13 @@ HELP = {
 }
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaint is one line."""
+
+    def error(self, message):
+        self.exit(2, f"toyml.train: {message}\n")
+
+
 def main(arguments=None):
     """Run the command; returns the exit code: 2 for what the user can mend."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -34,12 +41,15 @@ def main(arguments=None):
         message = str(error)
     except OSError as error:
         message = f"{error.filename or options.out}: {error.strerror}"
+    except KeyboardInterrupt:
+        print("toyml.train: interrupted", file=sys.stderr)
+        return 130
     print(f"toyml.train: {message}", file=sys.stderr)
     return 2
 
 
 def parser():
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="python -m toyml.train",
         description="Train a masked-diffusion model, or its twin.",
         epilog="python -m toyml.train evaluate RUN measures a finished run.",
@@ -65,13 +75,18 @@ def parser():
 
 
 def evaluate_parser():
-    one = argparse.ArgumentParser(
+    one = Parser(
         prog="python -m toyml.train evaluate",
         description="Measure the network of a run and write its report.",
     )
     one.add_argument("out", help="the folder of the run")
     one.add_argument(
         "--draws", type=int, default=4, help="masks for each sequence"
+    )
+    one.add_argument(
+        "--device",
+        choices=CHOICES["device"],
+        help="that of the run by default",
     )
     one.set_defaults(call=evaluate)
     return one
@@ -155,7 +170,7 @@ def finish(run, draws=4):
 def evaluate(options):
     if options.draws < 1:
         raise RunError(f"draws = {options.draws}: expected at least 1")
-    finish(Run.resume(options.out), options.draws)
+    finish(Run.resume(options.out, move_to=options.device), options.draws)
     return 0
 
 

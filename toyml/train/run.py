@@ -5,6 +5,7 @@ import math
 import signal
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,11 +80,12 @@ class Run:
         return run
 
     @classmethod
-    def resume(cls, folder, ranks=None, **changes):
+    def resume(cls, folder, ranks=None, move_to=None, **changes):
         """The run in a folder, at its last checkpoint.
 
         changes: choices that the caller asks for; RunError for one that is
-        not the checkpoint's, and for data with another vocabulary.
+        not the checkpoint's, and for data with another vocabulary. move_to:
+        another device, to measure a run where it was not trained.
         """
         state = checkpoint.load(folder)
         config = Config.from_json(state["config"])
@@ -93,6 +95,8 @@ class Run:
                     f"{name} = {value!r}: the checkpoint in {folder} has "
                     f"{getattr(config, name)!r}; expected the same"
                 )
+        if move_to is not None:
+            config = replace(config, device=move_to)
         data = load_data(config)
         check_vocabulary(data, state, config)
         run = cls(config, data, folder, ranks)
