@@ -39,8 +39,8 @@ def blocks_of(length, size):
 
 def orders(length, size):
     """Every order that finishes each block before the next."""
-    parts = [permutations(block) for block in blocks_of(length, size)]
-    for parts in product(*parts):
+    choices = [permutations(block) for block in blocks_of(length, size)]
+    for parts in product(*choices):
         yield [i for part in parts for i in part]
 
 

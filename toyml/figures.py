@@ -51,6 +51,8 @@ SYMBOLS = {
     "redraw_mask_only": {"color": _GREEN, "linestyle": ":", "marker": "h"},
     "random_order": {"color": _GREEN, "linestyle": "-", "marker": "o"},
     "ancestral": {"color": _AMBER, "linestyle": "--", "marker": "s"},
+    "top_probability": {"color": _ROSE, "linestyle": "-", "marker": "D"},
+    "margin": {"color": _BLUE, "linestyle": "-.", "marker": "v"},
 }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from common import in_processes, write
 
+from toyml import recorded
 from toyml.model import as_denoiser
 from toyml.objectives import uniform_count
 from toyml.sources import Markov
@@ -34,13 +35,13 @@ COMMON = {
 STEADY = 40_000
 
 RULE, ROW = 30, 8
-HARD = {"width": 32, "steps": 1000}
+HARD = {"width": 32, "steps": 600}
 BLOCK = {"width": 32, "batch": 32, "steps": STEADY}
-BLOCK_STEPS, EPS = 400, 1e-3
-REPEAT = {"width": 64, "steps": STEADY, "fixed_sequences": 192}
+BLOCK_STEPS, EPS = 300, 1e-3
+REPEAT = {"width": 64, "steps": STEADY, "fixed_sequences": 128}
 EPOCHS = {
-    "autoregressive": (2, 5, 10, 15, 20, 30, 40, 60, 80, 120),
-    "uniform_count": (5, 10, 20, 40, 80, 120, 180, 250, 330, 420, 540, 660),
+    "autoregressive": (5, 10, 20, 30, 40, 50, 60, 80, 100),
+    "uniform_count": (10, 20, 40, 60, 100, 150, 200, 270, 350, 450),
 }
 SIZE = {"ema": 0.98, "steps": STEADY}
 WIDTHS, TARGETS = (32, 64, 96), (0.2, 0.1, 0.05)
@@ -145,12 +146,14 @@ def hard(kind, seed):
         sequences = sequences[:, ::-1].copy()
     objective = "uniform_count" if kind == "masked" else "autoregressive"
     run = start(
-        HARD, FromSource(Listed(sequences), sequences),
-        data="rule 30", objective=objective, seed=seed,
+        HARD,
+        FromSource(Listed(sequences), sequences),
+        objective=objective,
+        seed=seed,
     )
     curve = []
     repeated = np.repeat(sequences, 4, axis=0)
-    for step in range(100, HARD["steps"] + 1, 100):
+    for step in range(75, HARD["steps"] + 1, 75):
         run.train(until=step)
         by_position, by_count = excess(
             run, repeated if kind == "masked" else sequences
@@ -206,7 +209,7 @@ def repeat(kind, seed):
     return run, {"curve": curve}
 
 
-def size(kind, seed, width):
+def sizes(kind, seed, width):
     """Steps until the excess is below the last target."""
     run = start(SIZE, objective=kind, seed=seed, width=width)
     curve = []
@@ -222,43 +225,49 @@ def start(changes, data=None, **more):
     return Run(config, data or load(config))
 
 
-def one(job):
-    """Do one job; returns the experiment's name and a row."""
+def all_of(job):
+    """Every experiment asked for, with one seed: (name, row) pairs."""
     torch.set_num_threads(1)
-    name, *arguments = job
-    begin = time.process_time()
-    run, found = EXPERIMENTS[name](*arguments)
-    weights = sum(w.numel() for w in run.net.parameters())
-    return name, {
-        "kind": arguments[0],
-        "seed": arguments[1],
-        "parameters": weights,
-        "tokens_per_step": run.config.batch * run.config.length,
-        "training_seconds": run.seconds,
-        "processor_seconds": time.process_time() - begin,
-    } | found
+    seed, names = job
+    found = []
+    for name in names:
+        function, choices = EXPERIMENTS[name]
+        for kind, *more in choices:
+            begin = time.process_time()
+            run, result = function(kind, seed, *more)
+            seconds = time.process_time() - begin
+            step, last = result["curve"][-1]
+            print(
+                f"{name:<7} {kind:<15} seed {seed} {more}: excess "
+                f"{last:.4f} at {step}, {seconds:.0f} s of processor",
+                flush=True,
+            )
+            about = {
+                "kind": kind,
+                "seed": seed,
+                "parameters": sum(w.numel() for w in run.net.parameters()),
+                "tokens_per_step": run.config.batch * run.config.length,
+                "training_seconds": run.seconds,
+                "processor_seconds": seconds,
+            }
+            found.append((name, about | result))
+    return found
 
 
-EXPERIMENTS = {"size": size, "repeat": repeat, "hard": hard, "block": block}
-
-
-def jobs(seeds):
-    masked, twin = "uniform_count", "autoregressive"
-    for seed in seeds:
-        for kind in ("masked", "left to right", "right to left"):
-            yield "hard", kind, seed
-        if seed < 2:
-            for kind in (masked, twin):
-                yield "repeat", kind, seed
-                for width in WIDTHS:
-                    yield "size", kind, seed, width
-        for kind in ("every position", "half", "block size 1"):
-            yield "block", kind, seed
+LOSSES = ("autoregressive", "uniform_count")
+EXPERIMENTS = {
+    "size": (sizes, list(product(LOSSES, WIDTHS))),
+    "hard": (hard, [("left to right",), ("right to left",), ("masked",)]),
+    "repeat": (repeat, [(kind,) for kind in LOSSES]),
+    "block": (block, [("every position",), ("half",), ("block size 1",)]),
+}
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    options.add_argument("--only", nargs="*", default=list(EXPERIMENTS))
+    options.add_argument("--keep", action="store_true", help="add to the file")
     options.add_argument("--out", default="orders")
     asked = options.parse_args()
     result = {
@@ -270,19 +279,14 @@ def main():
             "size": SIZE | {"targets": TARGETS},
         }
     }
-    result |= {name: [] for name in EXPERIMENTS}
-    for name, row in in_processes(one, jobs(asked.seeds)):
-        print(
-            f"{name:<7} {row['kind']:<15} seed {row['seed']}: excess "
-            f"{row['curve'][-1][1]:.4f} at {row['curve'][-1][0]}, "
-            f"{row['processor_seconds']:.0f} s of processor",
-            flush=True,
-        )
-        result[name].append(row)
+    old = recorded.load(asked.out) if asked.keep else {}
+    result |= {name: old.get(name, []) for name in EXPERIMENTS}
+    jobs = [(seed, asked.only) for seed in asked.seeds]
+    for found in in_processes(all_of, jobs):
+        for name, row in found:
+            result[name].append(row)
+            result[name].sort(key=lambda row: (row["kind"], row["seed"]))
         write(asked.out, result)
-    for name in EXPERIMENTS:
-        result[name].sort(key=lambda row: (row["seed"], row["kind"]))
-    write(asked.out, result)
 
 
 if __name__ == "__main__":
