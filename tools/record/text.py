@@ -1,6 +1,6 @@
-"""The run ``text-cpu`` and its twin: ``make record``.
+"""The run ``text-cpu``, its twin, and the pooled mean: ``make record``.
 
-Both train on the same number of characters of tiny Shakespeare, side by side,
+All train on the same number of characters of tiny Shakespeare, two at a time,
 one process and one thread each; reports, curves and samples are kept.
 """
 
@@ -12,11 +12,12 @@ from pathlib import Path
 import torch
 from common import in_processes, write
 
+from toyml import recorded
 from toyml.train.__main__ import finish
 from toyml.train.config import preset
 from toyml.train.run import METRICS, Run
 
-OBJECTIVES = ("path", "autoregressive")
+OBJECTIVES = ("path", "autoregressive", "pooled_mean")
 
 
 def train(job):
@@ -43,11 +44,12 @@ def main():
     options.add_argument("--steps", type=int)
     options.add_argument("--data")
     options.add_argument("--out", default="text")
+    options.add_argument("--add", help="one objective to add to the record")
     asked = vars(options.parse_args())
-    name = asked.pop("out")
+    name, add = asked.pop("out"), asked.pop("add")
     changes = {key: value for key, value in asked.items() if value is not None}
-    jobs = [(objective, changes) for objective in OBJECTIVES]
-    found = {}
+    found = recorded.load(name) if add else {}
+    jobs = [(o, changes) for o in ([add] if add else OBJECTIVES)]
     for result in in_processes(train, jobs):
         found[result["report"]["objective"]] = result
         write(name, {key: found[key] for key in OBJECTIVES if key in found})
