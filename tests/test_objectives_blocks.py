@@ -291,6 +291,8 @@ def test_without_a_cut_the_variance_is_infinite(size):
     assert one.variance(objective) == inf
     mean = one.mean(block_diffusion(size, COUNT))
     assert one.mean(objective) == pytest.approx(mean, rel=1e-13)
+    exact = lattice(5, 3, exact=True)
+    assert exact.variance(objective) == inf
 
 
 def test_tea():

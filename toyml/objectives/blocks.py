@@ -23,7 +23,10 @@ class BlockDiffusion:
 
     def law(self, length):
         """The exact law, a ``BlockLaw``; the last block may be shorter."""
-        return BlockLaw(self.size, self.inner, length)
+        full, rest = divmod(length, self.size)
+        lengths = [self.size] * full + [rest] * (rest > 0)
+        laws = {n: self.inner.law(n) for n in set(lengths)}
+        return BlockLaw(self.size, length, tuple(laws[n] for n in lengths))
 
     def draw(self, batch, length, rng, editable=None, coupling="independent"):
         """masked and weight [batch, passes, length], a pass for each block.
@@ -56,12 +59,13 @@ class BlockLaw:
 
     Given the sequence the blocks are independent: means add up, and so do
     variances. Block j has a lattice of its own, the rows of the whole one in
-    which earlier blocks are visible and later ones masked.
+    which earlier blocks are visible and later ones masked, and laws[j], the
+    inner law of its length.
     """
 
     size: int
-    inner: Objective
     length: int
+    laws: tuple
 
     def blocks(self, lattice):
         """The lattices of the blocks, from left to right."""
@@ -80,14 +84,21 @@ class BlockLaw:
 
     def mean(self, lattice):
         """Mean loss on the lattice's sequence, in nats."""
-        return sum(block.mean(self.inner) for block in self.blocks(lattice))
+        return sum(
+            law.mean(block)
+            for law, block in zip(self.laws, self.blocks(lattice), strict=True)
+        )
 
     def second_moment(self, lattice):
         """Mean squared loss, in nats^2; inf where it diverges."""
-        spread = sum(b.variance(self.inner) for b in self.blocks(lattice))
+        mean = spread = 0
+        for law, block in zip(self.laws, self.blocks(lattice), strict=True):
+            own = law.mean(block)
+            mean += own
+            spread += law.second_moment(block) - own**2
         if lattice.is_exact:
             spread = sympy.expand(spread)
-        return spread + self.mean(lattice) ** 2
+        return spread + mean**2
 
 
 def block_diffusion(size, inner):
