@@ -56,7 +56,6 @@ def measure(job):
         "seed": seed,
         "steps": steps,
         "parameters": sum(w.numel() for w in run.net.parameters()),
-        "training_seconds": run.seconds,
         "processor_seconds": time.process_time() - start,
         "gap_per_token": gap.mean,
         "empty": empty,
@@ -211,10 +210,10 @@ def main():
     chains = range(asked.chains)
     for row in in_processes(commit_order, chains, asked.workers):
         print(row, flush=True)
-        out["order"].append(row)
+        out["order"] = sorted([*out["order"], row], key=lambda r: r["seed"])
     jobs = [(s, asked.steps, 0 if s else SAMPLES) for s in asked.seeds]
     for run in in_processes(measure, jobs, asked.workers):
-        out["runs"].append(run)
+        out["runs"] = sorted([*out["runs"], run], key=lambda r: r["seed"])
         write("sudoku", out)
 
 
