@@ -15,6 +15,10 @@ from notebook_checks import ROOT
 TRAINS = [
     "notebooks/06_weights_compared.ipynb",
     "notebooks/10_what_the_network_learns.ipynb",
+    "notebooks/12_a_known_answer.ipynb",
+    "notebooks/14_text.ipynb",
+    "notebooks/15_orders_and_their_cost.ipynb",
+    "notebooks/16_parallel_decoding.ipynb",
 ]
 
 

@@ -19,6 +19,7 @@ from common import about
 from toyml.train.__main__ import finish
 from toyml.train.config import preset
 from toyml.train.data import load
+from toyml.train.errors import RunError
 from toyml.train.ranks import pick_device
 from toyml.train.run import METRICS, Run
 
@@ -87,6 +88,10 @@ def main():
     options.add_argument("--seconds", type=float, default=150.0)
     options.add_argument("--side", type=int, default=SIDE)
     asked = options.parse_args()
+    try:
+        pick_device(preset(asked.preset))
+    except RunError as error:
+        raise SystemExit(f"train-gpu: {error}") from None
     out = Path(os.environ.get("OUT", "runs"))
     out.mkdir(parents=True, exist_ok=True)
     found = {}
