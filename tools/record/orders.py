@@ -154,7 +154,7 @@ def hard(kind, seed):
     curve = []
     repeated = np.repeat(sequences, 4, axis=0)
     for step in range(75, HARD["steps"] + 1, 75):
-        run.train(until=step)
+        train(run, step)
         by_position, by_count = excess(
             run, repeated if kind == "masked" else sequences
         )
@@ -203,7 +203,7 @@ def repeat(kind, seed):
     steps = REPEAT["fixed_sequences"] // run.config.batch
     curve = []
     for epoch in EPOCHS[kind]:
-        run.train(until=epoch * steps)
+        train(run, epoch * steps)
         found = excess(run, run.data.validation[:1024])[0]
         curve.append([epoch, float(found.mean())])
     return run, {"curve": curve}
@@ -214,10 +214,16 @@ def sizes(kind, seed, width):
     run = start(SIZE, objective=kind, seed=seed, width=width)
     curve = []
     while not curve or curve[-1][1] > TARGETS[-1]:
-        run.train(until=int(max(run.step + 10, run.step * 1.1)))
+        train(run, int(max(run.step + 10, run.step * 1.1)))
         found = excess(run, run.data.validation[:1024])[0]
         curve.append([run.step, float(found.mean())])
     return run, {"curve": curve, "width": width}
+
+
+def train(run, step):
+    """Train to a step; a run that was told to stop ends the process."""
+    if not run.train(until=step):
+        raise SystemExit(f"stopped at step {run.step}")
 
 
 def start(changes, data=None, **more):
