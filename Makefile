@@ -79,6 +79,8 @@ train-gpu: $(INSTALLED) ## Train text-gpu and its twin on one GPU, 8 minutes.
 record: $(INSTALLED) ## Run the recorded experiments again: hours on 2 cores.
 	$(BIN)/python tools/record/markov.py
 	$(BIN)/python tools/record/orders.py
+	$(BIN)/python tools/record/sudoku.py
+	$(BIN)/python tools/record/blocks.py
 	$(BIN)/python tools/record/text.py
 	$(BIN)/python tools/record/race.py
 

@@ -19,6 +19,7 @@ TRAINS = [
     "notebooks/14_text.ipynb",
     "notebooks/15_orders_and_their_cost.ipynb",
     "notebooks/16_parallel_decoding.ipynb",
+    "notebooks/17_order_confidence_blocks.ipynb",
 ]
 
 
