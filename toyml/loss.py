@@ -27,8 +27,12 @@ def weighted_cross_entropy(logits, x0, weight):
             f"weight has minimum {weight.min().item()}; expected nonnegative "
             "numbers"
         )
-    scored = weight > 0
+    weight = weight.reshape(-1)
+    scored = weight.nonzero().squeeze(1)
     costs = functional.cross_entropy(
-        logits[scored], x0[scored], reduction="none"
+        logits.flatten(0, -2).index_select(0, scored),
+        x0.reshape(-1).index_select(0, scored),
+        reduction="none",
     )
-    return (weight[scored].to(costs.dtype) * costs).sum()
+    weight = weight.index_select(0, scored)
+    return (weight.to(costs.dtype) * costs).sum()

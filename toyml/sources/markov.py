@@ -91,13 +91,24 @@ class Markov:
     def sample(self, n, rng):
         """n sequences, int64 [n, L]."""
         out = np.empty((n, self.length), dtype=np.int64)
-        rows = np.broadcast_to(self.initial, (n, self.vocab_size))
-        for i in range(self.length):
-            reached = rng.random((n, 1)) < np.cumsum(rows, axis=1)
-            last = self.vocab_size - 1 - np.argmax(rows[:, ::-1] > 0, axis=1)
-            out[:, i] = np.where(reached.any(1), reached.argmax(1), last)
-            rows = self.transition[out[:, i]]
+        out[:, 0] = _draw(self.initial[None], np.zeros(n, int), rng)
+        for i in range(1, self.length):
+            out[:, i] = _draw(self.transition, out[:, i - 1], rng)
         return out
+
+
+def _draw(rows, state, rng):
+    """One token from rows[state] for each state, int64 [n].
+
+    Where rounding leaves the uniform number above the whole row, the last
+    token of positive probability is taken.
+    """
+    v = rows.shape[1]
+    last = v - 1 - np.argmax(rows[:, ::-1] > 0, axis=1)
+    steps = np.cumsum(rows, axis=1)
+    steps[np.arange(v) >= last[:, None]] = 1
+    u = rng.random((len(state), 1))
+    return (u < steps[state]).argmax(axis=1)
 
 
 def _entropy(rows):
