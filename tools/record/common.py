@@ -1,6 +1,7 @@
 """What the recorded experiments share: processes, and the file they write."""
 
 import json
+import tempfile
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -8,7 +9,9 @@ from pathlib import Path
 import torch
 
 from toyml import recorded
+from toyml.train.__main__ import finish
 from toyml.train.report import commit, machine
+from toyml.train.run import METRICS, Run
 
 
 def in_processes(function, jobs, workers=2):
@@ -21,6 +24,21 @@ def in_processes(function, jobs, workers=2):
     ) as pool:
         for done in as_completed([pool.submit(function, j) for j in jobs]):
             yield done.result()
+
+
+def trained(config, draws):
+    """One run from its first step to its report: the run, what it left."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        run = Run.begin(config, out)
+        run.train()
+        finish(run, draws)
+        lines = (out / METRICS).read_text().splitlines()
+        return run, {
+            "report": json.loads((out / "report.json").read_text()),
+            "metrics": [json.loads(line) for line in lines],
+            "samples": (out / "samples.txt").read_text(encoding="utf-8"),
+        }
 
 
 def about(device):

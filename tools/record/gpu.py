@@ -9,19 +9,17 @@ is the environment variable of that name, or ``runs``. Copy the file to
 import argparse
 import json
 import os
-import tempfile
 import time
 from pathlib import Path
 
 import torch
-from common import about
+from common import about, trained
 
-from toyml.train.__main__ import finish
 from toyml.train.config import preset
 from toyml.train.data import load
 from toyml.train.errors import RunError
 from toyml.train.ranks import pick_device
-from toyml.train.run import METRICS, Run
+from toyml.train.run import Run
 
 OBJECTIVES = ("path", "autoregressive")
 WARM, TIMED, SIDE = 20, 40, 8192
@@ -59,26 +57,13 @@ def steps_that_fit(config, seconds):
 
 def train(config):
     """One run to its report, with the operations a second it reached."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "run"
-        run = Run.begin(config, out)
-        run.train()
-        finish(run, draws=4)
-        report = json.loads((out / "report.json").read_text())
-        lines = (out / METRICS).read_text().splitlines()
-        samples = (out / "samples.txt").read_text(encoding="utf-8")
+    run, left = trained(config, draws=4)
     weights = sum(w.numel() for w in run.net.blocks.parameters())
     weights += run.net.head.weight.numel()
     attention = 2 * config.layers * config.length * config.width
     per_token = 6 * (weights + attention)
-    rate = per_token * report["tokens_per_second"]
-    metrics = [json.loads(line) for line in lines]
-    return {
-        "report": report,
-        "metrics": metrics,
-        "samples": samples,
-        "operations_per_second": rate,
-    }
+    rate = per_token * left["report"]["tokens_per_second"]
+    return left | {"operations_per_second": rate}
 
 
 def main():

@@ -5,17 +5,12 @@ one process and one thread each; reports, curves and samples are kept.
 """
 
 import argparse
-import json
-import tempfile
-from pathlib import Path
 
 import torch
-from common import in_processes, write
+from common import in_processes, trained, write
 
 from toyml import recorded
-from toyml.train.__main__ import finish
 from toyml.train.config import preset
-from toyml.train.run import METRICS, Run
 
 OBJECTIVES = ("path", "autoregressive", "pooled_mean")
 
@@ -25,18 +20,7 @@ def train(job):
     torch.set_num_threads(1)
     objective, changes = job
     config = preset("text-cpu", objective=objective, **changes)
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "run"
-        run = Run.begin(config, out)
-        run.train()
-        finish(run, draws=12)
-        report = json.loads((out / "report.json").read_text())
-        lines = (out / METRICS).read_text().splitlines()
-        return {
-            "report": report,
-            "metrics": [json.loads(line) for line in lines],
-            "samples": (out / "samples.txt").read_text(encoding="utf-8"),
-        }
+    return trained(config, draws=12)[1]
 
 
 def main():
