@@ -166,7 +166,8 @@ class Run:
                     start = time.perf_counter()
                 if self.step % LOG_EVERY == 0 or "validation" in row:
                     self.metrics.append(self._finite(row))
-                if self.folder and self.step % config.checkpoint_every == 0:
+                due = self.step % config.checkpoint_every == 0
+                if self.folder and due and self.step < last:
                     self._save_first()
                 show(self)
         if self.folder:
