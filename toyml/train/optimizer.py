@@ -1,5 +1,7 @@
 """How the weights move: optimizers, learning rates, the moving average."""
 
+from contextlib import contextmanager
+
 import torch
 
 
@@ -98,3 +100,12 @@ class Optimizer:
                 kept = weight.clone()
                 weight.copy_(mean)
                 mean.copy_(kept)
+
+    @contextmanager
+    def averaged(self):
+        """Inside, the network has the averaged weights."""
+        self.swap_average()
+        try:
+            yield
+        finally:
+            self.swap_average()

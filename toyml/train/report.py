@@ -29,11 +29,8 @@ def measure(run, draws=4):
     known entropy_per_token, gap_per_token and baselines, the gaps of the
     uniform, unigram and untrained models; for L <= 12 the exact part.
     """
-    run.optimizer.swap_average()
-    try:
+    with run.optimizer.averaged():
         return _measure(run, draws)
-    finally:
-        run.optimizer.swap_average()
 
 
 def _measure(run, draws):
@@ -151,9 +148,8 @@ def write(run, measured):
     out = report(run, measured)
     config = run.config
     if config.samples:
-        run.optimizer.swap_average()
-        text = samples(run.net, run.data, config.length, config.samples)
-        run.optimizer.swap_average()
+        with run.optimizer.averaged():
+            text = samples(run.net, run.data, config.length, config.samples)
         with whole(run.folder / "samples.txt") as part:
             part.write_text(text, encoding="utf-8")
     with whole(run.folder / "report.json") as part:

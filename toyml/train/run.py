@@ -177,11 +177,9 @@ class Run:
     def look(self):
         """The validation loss of the averaged weights, nats per token."""
         rng = np.random.default_rng(LOOK_SEED)
-        self.optimizer.swap_average()
         part = self.data.validation[:LOOK_SIZE]
-        value = validation_loss(self.net, part, rng).mean
-        self.optimizer.swap_average()
-        return value
+        with self.optimizer.averaged():
+            return validation_loss(self.net, part, rng).mean
 
     def _advance(self, net):
         objective = objective_at(self.config, self.step / self.config.steps)
