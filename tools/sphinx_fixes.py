@@ -1,6 +1,31 @@
-"""Sphinx extension with two corrections for this book."""
+"""Sphinx extension with what this book adds to its builders."""
 
+import nbformat
 from docutils import nodes
+from publish_url import COLAB, on_github
+
+
+def offer_colab(app, config):
+    """Launch buttons appear with the address of the book, not before."""
+    options = config.html_theme_options
+    if on_github(options.get("repository_url") or ""):
+        options["use_repository_button"] = True
+        options["launch_buttons"] = {"colab_url": COLAB}
+
+
+def anchor_cells(app, doctree):
+    """A link `chapter.ipynb#cell-NAME` leads to the code cell with that id."""
+    env = app.env
+    path = env.doc2path(env.docname)
+    if not path.endswith(".ipynb"):
+        return
+    cells = nbformat.read(path, as_version=4).cells
+    slugs = env.metadata[env.docname].setdefault("myst_slugs", {})
+    for node in doctree.findall(nodes.container):
+        if node.get("nb_element") == "cell_code":
+            name = f"cell-{cells[node['cell_index']].id}"
+            node["ids"].append(name)
+            slugs[name] = (node.line, name, name)
 
 
 def keep_formulas(app, doctree, docname):
@@ -30,6 +55,8 @@ def drop_thebe(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
+    app.connect("config-inited", offer_colab)
+    app.connect("doctree-read", anchor_cells)
     app.connect("doctree-resolved", keep_formulas)
     app.connect("html-page-context", drop_thebe)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
