@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import nbformat
+from IPython.core.inputtransformer2 import TransformerManager
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -90,7 +91,8 @@ def execution_counts(notebook):
 
 def _prints(source):
     """Whether running the cell must leave an output: print or plt.show()."""
-    todo = list(ast.parse(source).body)
+    python = TransformerManager().transform_cell(source)
+    todo = list(ast.parse(python).body)
     while todo:
         node = todo.pop()
         if isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):

@@ -31,7 +31,7 @@ TELL = """\
         "then run in its folder: pip install '.[notebooks]'"
     )"""
 INSTALL = """\
-    %pip install --quiet "toyml[notebooks] @ git+{url}\""""
+    %pip install --quiet git+{url}"""
 
 
 def checked(url: str) -> str:
