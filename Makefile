@@ -13,6 +13,7 @@ NOTEBOOKS := $(sort $(wildcard notebooks/*.ipynb))
 # The folders are listed too, so that a removed page counts as a change. The
 # dot keeps them apart from the targets `book` and `notebooks`.
 SOURCES := _config.yml _toc.yml tools/sphinx_fixes.py tools/publish_url.py \
+	tools/reference.py $(wildcard toyml/*.py toyml/*/*.py) \
 	$(shell find book/. notebooks/. -not -path '*/.ipynb_checkpoints*')
 
 # One thread for each process: tests run side by side, and sums keep one order.
@@ -23,8 +24,8 @@ export MKL_NUM_THREADS := 1
 export JUPYTER_PREFER_ENV_PATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help book serve lint test lab notebooks publish-url train train-gpu \
-	record bench bench-train bench-race clean
+.PHONY: help book serve lint test lab notebooks archive outdated publish-url \
+	train train-gpu record bench bench-train bench-race clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(firstword \
@@ -69,6 +70,13 @@ lab: $(INSTALLED) ## Open JupyterLab on the notebooks.
 notebooks: $(INSTALLED) ## Run all notebooks again and save their outputs.
 	$(BIN)/python tools/run_notebooks.py $(NOTEBOOKS)
 	$(BIN)/python tools/readme_picture.py book/_static/hot_tea.png
+
+archive: book ## Zip the built book and write a checksum beside it.
+	$(BIN)/python tools/archive.py \
+	$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+outdated: $(INSTALLED) ## List the pins that are behind the newest release.
+	$(BIN)/python tools/outdated.py
 
 publish-url: $(INSTALLED) ## Write the address URL=... into book and notebooks.
 	$(BIN)/python tools/publish_url.py "$(URL)"
