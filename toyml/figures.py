@@ -10,10 +10,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import FancyBboxPatch
 
+#: The colour of text and axes, which reads on light and on dark.
 INK = "#7a7a7a"
 _BLUE, _RED, _GREEN = "#2f7fc1", "#d55e00", "#159a74"
 _PURPLE, _AMBER, _ROSE = "#a763b8", "#b8860b", "#c9507c"
 
+#: The colour, line style and marker of each symbol, as matplotlib arguments.
 SYMBOLS = {
     "masked": {"color": _RED, "linestyle": "-"},
     "survival": {"color": _BLUE, "linestyle": "--"},
@@ -56,6 +58,7 @@ SYMBOLS = {
 }
 
 
+#: The settings of matplotlib that ``use`` makes.
 STYLE = {
     "figure.figsize": (5.2, 3.2),
     "figure.dpi": 140,

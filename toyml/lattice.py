@@ -39,6 +39,7 @@ class GridBound:
 
     @property
     def total(self):
+        """The sum of all terms, in nats."""
         return self.prior + sum(self.denoising) + self.reconstruction
 
 
@@ -93,6 +94,7 @@ class MaskLattice:
 
     @property
     def is_exact(self):
+        """Whether the table holds exact numbers (dtype object)."""
         return self.table.dtype == object
 
     @cached_property

@@ -3,6 +3,7 @@
 import numpy as np
 import sympy
 
+#: The largest L of a table of 2^L patterns.
 MAX_LENGTH = 22
 
 
@@ -17,6 +18,10 @@ def check_length(length):
 
 
 def check_column(column, i):
+    """Raise ValueError unless column i of a table is right, [2^L].
+
+    The entries of visible positions are 1, those of masked ones in [0, 1].
+    """
     pairs = column.reshape(-1, 2, 1 << i)
     visible, masked = pairs[:, 0], pairs[:, 1]
     wrong = visible[visible != 1]
@@ -37,6 +42,7 @@ def check_column(column, i):
 
 
 def clean_sequence(x0, vocab_size):
+    """x0 as an array, int [L]; ValueError unless all tokens are clean."""
     x0 = np.asarray(x0)
     if x0.ndim != 1 or x0.dtype.kind not in "iu":
         raise ValueError(f"x0 = {x0}: expected integer tokens [L]")
@@ -49,6 +55,11 @@ def clean_sequence(x0, vocab_size):
 
 
 def check_denoised(probs, tokens, vocab_size):
+    """Raise ValueError unless a denoiser's answer fits its question.
+
+    probs: [B, L, V] for tokens [B, L]; at masks nonnegative rows that sum to
+    1, to 1e-6 for floats.
+    """
     if probs.shape != (*tokens.shape, vocab_size):
         raise ValueError(
             f"denoiser returned shape {probs.shape}; expected "

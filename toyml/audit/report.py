@@ -38,12 +38,15 @@ def rows(law, verdict):
 
 @dataclass
 class Report:
-    """verdict: words. findings: faults. notes: facts. kind: "nelbo",
-    "bound", "truncated", "weighting", "other" or "error". k: the factor on
-    the NELBO in nats per sequence, or None. law: P(k masks), k = 0..L.
-    measures: bias and variance on two tables. how: whether the effective
-    weights are "exact", "fitted" (a known law that the samples do not
-    contradict) or "estimated" (with intervals)."""
+    """What an audit found.
+
+    verdict: words. findings: faults. notes: facts. kind: "nelbo", "bound",
+    "truncated", "weighting", "other" or "error". k: the factor on the NELBO
+    in nats per sequence, or None. law: P(k masks), k = 0..L. measures: bias
+    and variance on two tables. how: whether the effective weights are
+    "exact", "fitted" (a known law that the samples do not contradict) or
+    "estimated" (with intervals).
+    """
 
     length: int
     vocab_size: int
@@ -62,12 +65,14 @@ class Report:
     calls: int = 0
 
     def add(self, found):
+        """Add a pair (findings, notes), without what is already there."""
         findings, notes = found
         self.findings += [f for f in findings if f not in self.findings]
         self.notes += [n for n in notes if n not in self.notes]
 
     @property
     def clean(self):
+        """Whether there is no finding."""
         return not self.findings
 
     @property

@@ -49,8 +49,10 @@ def log_linear(eps):
     )
 
 
+#: The linear schedule: rho(t) = t.
 LINEAR = Schedule("linear", t, 1 - t, (t - s) / t, u)
 
+#: The cosine schedule: rho(t) = 1 - cos(pi t / 2) = 2 sin^2(pi t / 4).
 COSINE = Schedule(
     "cosine",
     masked_form=2 * sympy.sin(sympy.pi * t / 4) ** 2,

@@ -7,6 +7,7 @@ import sympy
 
 from .evaluate import check_range, evaluate, holds_anywhere, subtract
 
+#: The symbol of a form: an earlier time s, a time t, or a probability u.
 s, t, u = sympy.symbols("s t u", nonnegative=True)
 _POINTS = [sympy.Rational(n, 17) for n in (1, 5, 9, 14)]
 

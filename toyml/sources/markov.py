@@ -39,6 +39,7 @@ class Markov:
 
     @property
     def vocab_size(self):
+        """The number of states V."""
         return len(self.initial)
 
     def __call__(self, tokens, t=None):

@@ -93,4 +93,5 @@ def numpy_state(rng):
 
 
 def set_numpy_state(rng, text):
+    """Bring a generator to a state that ``numpy_state`` wrote."""
     rng.bit_generator.state = json.loads(text)

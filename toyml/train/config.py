@@ -83,6 +83,7 @@ class Config:
             )
 
     def to_json(self):
+        """The choices as JSON, the text of ``config.json``."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
     @classmethod
@@ -147,6 +148,7 @@ CHOICES = {
     "device": ("auto", "cpu", "cuda"),
 }
 
+#: The configurations of the runs in this book, by name.
 PRESETS = {
     "markov": Config(
         preset="markov",

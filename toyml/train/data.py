@@ -39,10 +39,12 @@ class FromSource:
 
     @property
     def vocab_size(self):
+        """The vocabulary size V of the source."""
         return self.source.vocab_size
 
     @property
     def vocabulary(self):
+        """The tokens as strings: their numbers."""
         return [str(token) for token in range(self.vocab_size)]
 
     def draw(self, batch, rng):
@@ -52,6 +54,7 @@ class FromSource:
         return self.fixed[rng.integers(len(self.fixed), size=batch)]
 
     def decode(self, tokens):
+        """Tokens [L] as their numbers, with spaces between."""
         return " ".join(map(str, tokens))
 
 
@@ -72,6 +75,7 @@ class Text:
 
     @property
     def vocab_size(self):
+        """The number of characters V."""
         return len(self.vocabulary)
 
     def draw(self, batch, rng):
@@ -84,6 +88,7 @@ class Text:
         return self.ids[start[:, None] + np.arange(self.length)]
 
     def decode(self, tokens):
+        """Tokens [L] as a string of L characters."""
         return "".join(self.vocabulary[token] for token in tokens)
 
 

@@ -27,6 +27,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values):
+        """The mean of values [n]; the error is infinite for n = 1."""
         n, error = len(values), float("inf")
         if n > 1 and np.isfinite(values).all():
             error = values.std(ddof=1) / n**0.5

@@ -76,6 +76,7 @@ class Optimizer:
         return (steps - number) / max(steps - warmup, 1)
 
     def state(self):
+        """What a checkpoint keeps: the state of each part, and the average."""
         average = self.average
         return {
             "parts": [part.state_dict() for part in self.parts],
@@ -83,6 +84,7 @@ class Optimizer:
         }
 
     def load(self, state):
+        """Go on from a state that ``state`` returned."""
         for part, saved in zip(self.parts, state["parts"], strict=True):
             part.load_state_dict(saved)
         if self.average is not None:

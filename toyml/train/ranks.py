@@ -44,6 +44,7 @@ class Ranks:
 
     @property
     def is_first(self):
+        """Whether this is rank 0."""
         return self.rank == 0
 
     def slice(self, *arrays):
@@ -69,6 +70,7 @@ class Ranks:
 
     @staticmethod
     def close():
+        """End the group of processes, if there is one."""
         if distributed.is_initialized():
             distributed.destroy_process_group()
 

@@ -75,6 +75,7 @@ def _measure(run, draws):
 
 
 def fresh():
+    """The generator from which every measurement starts."""
     return np.random.default_rng(SEED)
 
 
@@ -117,6 +118,7 @@ def machine(device):
 
 
 def processor():
+    """The name of the processor, or of its architecture."""
     path = Path("/proc/cpuinfo")
     if path.exists():
         for line in path.read_text().splitlines():

@@ -227,6 +227,7 @@ class Run:
 
 
 def check_vocabulary(data, state, config):
+    """Raise RunError unless the data has the checkpoint's vocabulary."""
     if data.vocabulary != state["vocabulary"]:
         raise RunError(
             f"data = {config.data!r}: its vocabulary of "

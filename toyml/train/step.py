@@ -49,6 +49,7 @@ def backward(net, vocab_size, x0, masked, weight, ranks):
 
 
 def to_device(array, device):
+    """A numpy array as a tensor on a device."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 
