@@ -1,5 +1,7 @@
 """Sphinx extension with what this book adds to its builders."""
 
+import re
+
 import nbformat
 from docutils import nodes
 from publish_url import COLAB, on_github
@@ -13,19 +15,40 @@ def offer_colab(app, config):
         options["launch_buttons"] = {"colab_url": COLAB}
 
 
-def anchor_cells(app, doctree):
-    """A link `chapter.ipynb#cell-NAME` leads to the code cell with that id."""
+def anchor(app, doctree):
+    """More places that a link `page#name` can lead to.
+
+    `#cell-NAME` is the code cell with that id, `#f5` the row of a table that
+    begins with F5, and a label `(q5)=` is known to other pages.
+    """
     env = app.env
-    path = env.doc2path(env.docname)
-    if not path.endswith(".ipynb"):
-        return
-    cells = nbformat.read(path, as_version=4).cells
     slugs = env.metadata[env.docname].setdefault("myst_slugs", {})
-    for node in doctree.findall(nodes.container):
-        if node.get("nb_element") == "cell_code":
-            name = f"cell-{cells[node['cell_index']].id}"
-            node["ids"].append(name)
-            slugs[name] = (node.line, name, name)
+    for node, name in [
+        *cells(env.doc2path(env.docname), doctree),
+        *rows(doctree),
+    ]:
+        node["ids"].append(name)
+        slugs[name] = (node.line, name, name)
+    for name, explicit in doctree.nametypes.items():
+        if explicit and doctree.nameids[name]:
+            slugs.setdefault(name, (None, doctree.nameids[name], name))
+
+
+def cells(path, doctree):
+    """Each code cell of a notebook's page with its anchor."""
+    if path.endswith(".ipynb"):
+        ids = [cell.id for cell in nbformat.read(path, as_version=4).cells]
+        for node in doctree.findall(nodes.container):
+            if node.get("nb_element") == "cell_code":
+                yield node, f"cell-{ids[node['cell_index']]}"
+
+
+def rows(doctree):
+    """Each row of a table that begins with the number of a claim."""
+    for node in doctree.findall(nodes.row):
+        number = node.children[0].astext()
+        if re.fullmatch(r"[FPR]\d+", number):
+            yield node, number.lower()
 
 
 def keep_formulas(app, doctree, docname):
@@ -56,7 +79,7 @@ def drop_thebe(app, pagename, templatename, context, doctree):
 
 def setup(app):
     app.connect("config-inited", offer_colab)
-    app.connect("doctree-read", anchor_cells)
+    app.connect("doctree-read", anchor)
     app.connect("doctree-resolved", keep_formulas)
     app.connect("html-page-context", drop_thebe)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
