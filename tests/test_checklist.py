@@ -123,7 +123,7 @@ def test_each_cell_carries_the_item(item):
 def test_other_decimals_are_claims(item):
     prose = re.sub(r"`[^`]*`|\$[^$]*\$", "", item[2].partition(SHOWN)[0])
     claims = (PAGE.parent / "claims.md").read_text()
-    marks = re.findall(r"\[([FPR]\d+)\]\(claims\.md\)", prose)
+    marks = re.findall(r"\[([FPR]\d+)\]\(claims\.md#\w+\)", prose)
     rows = [
         r
         for r in claims.splitlines()

@@ -1,41 +1,91 @@
 """The simulations: against the exact laws, and what they ask and keep."""
 
+import time
 from itertools import pairwise
-from math import sqrt
+from math import exp, log, sqrt
 
 import numpy as np
 import pytest
+import torch
 
-from test_samplers import inconsistent, memo, random_joint, random_markov
+from test_samplers import (
+    inconsistent,
+    memo,
+    random_joint,
+    random_markov,
+    timed,
+)
 from toyml import samplers
+from toyml.model import Transformer, as_denoiser
 from toyml.samplers import Sampler, Selection, Step
 from toyml.schedules import COSINE, LINEAR, polynomial
 
 N = 100_000
+# Each of about 200 checks fails by chance with at most this probability.
+FALSE_ALARM = 1e-6
 SAMPLERS = {
     s.name: s
     for s in (
         samplers.ancestral(LINEAR, 1),
+        samplers.ancestral(LINEAR, 6),
         samplers.ancestral(COSINE, 3),
         samplers.ancestral(polynomial(2), [0, 0.2, 0.7, 1]),
+        samplers.renoised(LINEAR, 2),
+        samplers.renoised(COSINE, [0, 0.3, 1], rounds=2),
+        samplers.first_hitting(LINEAR),
         samplers.first_hitting(COSINE),
+        samplers.fixed_order(),
         samplers.fixed_order([2, 0, 1]),
         samplers.fixed_order(per_step=2),
         samplers.random_order(),
         samplers.random_order([1, 2]),
-        samplers.confidence("probability"),
-        samplers.confidence("margin", 2),
-        samplers.confidence("entropy"),
-        samplers.blocks(samplers.confidence("margin"), 2),
+        *(
+            samplers.confidence(rule, count)
+            for rule in samplers.RULES
+            for count in (1, 2)
+        ),
+        samplers.blocks(samplers.random_order(2), 2),
+        samplers.blocks(samplers.ancestral(COSINE, 2), 2),
         samplers.blocks(samplers.first_hitting(LINEAR), 2),
-        samplers.renoised(LINEAR, 2),
+        samplers.blocks(samplers.confidence("margin"), 2),
         samplers.remasked(samplers.random_order(3), 2, 2),
+        samplers.remasked(samplers.confidence("entropy"), 1, 2),
     )
 }
+SHARPENED = {
+    f"{s.name}, T = {temperature}, top-p {top_p}": s.sharpened(
+        temperature, top_p
+    )
+    for s, temperature, top_p in (
+        (samplers.ancestral(COSINE, 3), 0.6, 1),
+        (samplers.first_hitting(COSINE), 0, 1),
+        (samplers.random_order(), 1, 0.8),
+        (samplers.random_order(2), 1.5, 0.7),
+        (samplers.fixed_order([2, 0, 1]), 0.6, 0.9),
+        (samplers.confidence("probability"), 1.5, 1),
+        (samplers.confidence("margin", 2), 1, 0.7),
+        (samplers.confidence("entropy"), 0.6, 0.9),
+        (samplers.blocks(samplers.random_order(2), 2), 0.6, 0.9),
+        (samplers.renoised(LINEAR, 2), 1.5, 0.8),
+        (samplers.remasked(samplers.random_order(3), 1), 0.6, 0.9),
+    )
+}
+
+
+def random_network(length, vocab_size):
+    """Float32 logits; its conditionals fit no joint law."""
+    torch.manual_seed(4)
+    net = Transformer(vocab_size, layers=1, width=8, heads=2)
+    for w in net.parameters():
+        torch.nn.init.normal_(w, std=0.7)
+    return memo(as_denoiser(net), length, vocab_size)
+
+
 DENOISERS = {
     "joint": random_joint(1, 3, 3),
     "markov": random_markov(2, 3, 3),
     "inconsistent": inconsistent(3, 3, 3, exact=False),
+    "network": random_network(3, 3),
 }
 
 
@@ -45,22 +95,61 @@ def fast(name):
     return memo(lambda x: np.asarray(denoiser(x), np.float64), 3, 3)
 
 
-def check_frequencies(draws, law):
-    """Chi-square, five standard deviations; none where the law is 0."""
+def chance(draws, law):
+    """At most so likely are frequencies as far from the law as these.
+
+    For n draws from a law over m + 1 cells, and KL = KL(frequencies || law),
+    P(n KL >= x) <= exp(-x) (e x / m)^m where x > m. It holds for every n:
+    source Agrawal 2020, Finite-sample concentration of the multinomial in
+    relative entropy, theorem 1.2. 0 if the law excludes a cell that was seen.
+    """
     n, law = len(draws), law.ravel()
     side = round(len(law) ** (1 / draws.shape[1]))
     cells = np.ravel_multi_index(draws.T, (side,) * draws.shape[1])
     seen = np.bincount(cells, minlength=len(law))
-    assert np.all(seen[law == 0] == 0)
-    expected = n * law[law > 0]
-    assert expected.min() > 5
-    chi_square = np.sum((seen[law > 0] - expected) ** 2 / expected)
-    freedom = len(expected) - 1
-    assert chi_square <= freedom + 5 * sqrt(2 * freedom)
+    if np.any(seen[law == 0]):
+        return 0.0
+    m, hit = np.count_nonzero(law) - 1, seen > 0
+    x = np.sum(seen[hit] * np.log(seen[hit] / (n * law[hit])))
+    return 1.0 if x <= m or m == 0 else exp(m - x + m * log(x / m))
+
+
+def check_frequencies(draws, law):
+    """With N draws over 27 cells: KL up to 6.3e-4, so total variation up to
+    0.018 (Pinsker)."""
+    assert chance(draws, law) >= FALSE_ALARM
+
+
+def test_the_check_finds_small_errors_and_raises_no_alarm():
+    """A hundredth of the probability moved between two of 27 cells."""
+    rng = np.random.default_rng(0)
+    law = rng.dirichlet(np.full(27, 2.0))
+    first, second = np.argsort(law)[-2:]
+    wrong = law.copy()
+    wrong[first] -= 0.01
+    wrong[second] += 0.01
+
+    def draw(p, n):
+        cells = rng.choice(27, n, p=p)
+        return np.stack(np.unravel_index(cells, (3, 3, 3)), axis=1)
+
+    for _ in range(10):
+        assert chance(draw(law, N), law) > 1e-3
+        assert chance(draw(wrong, N), law) < FALSE_ALARM
+    # A bound on a tail: u or less at most u of the time, few draws or many.
+    for n in (20, 2000):
+        found = np.array([chance(draw(law, n), law) for _ in range(400)])
+        assert np.mean(found <= 0.1) <= 0.1
+    without = np.where(np.arange(27) == second, 0, law)
+    assert chance(draw(law, 1000), without / without.sum()) == 0
 
 
 @pytest.mark.parametrize("name", DENOISERS)
-@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+@pytest.mark.parametrize(
+    "sampler",
+    [*SAMPLERS.values(), *SHARPENED.values()],
+    ids=[*SAMPLERS, *SHARPENED],
+)
 def test_frequencies(sampler, name):
     denoiser = fast(name)
     rng = np.random.default_rng(11)
@@ -69,27 +158,47 @@ def test_frequencies(sampler, name):
     check_frequencies(draws, sampler.law(denoiser, 3, 3))
 
 
+def test_each_sampler_is_compared():
+    """All that the package builds are in the list above."""
+    names = " ".join(SAMPLERS)
+    for kind in (
+        *("ancestral", "renoised", "first hitting", "order left to right"),
+        *("order [2", "random order", "blocks of", "remasked"),
+        *(f"by {rule}" for rule in samplers.RULES),
+    ):
+        assert kind in names
+    assert len(SAMPLERS) == 25 and len(SHARPENED) == 11
+
+
+@pytest.mark.parametrize("schedule", [LINEAR, COSINE, polynomial(2)])
+def test_frequencies_of_a_denoiser_that_reads_the_time(schedule):
+    denoiser = timed(fast("inconsistent"), fast("network"))
+    times = [0, 0.2, 0.5, 1]
+    for sampler in (
+        samplers.ancestral(schedule, times),
+        samplers.renoised(schedule, times),
+        samplers.blocks(samplers.ancestral(schedule, times), 2),
+    ):
+        rng = np.random.default_rng(6)
+        draws = sampler.sample(denoiser, N, 3, 3, rng)
+        check_frequencies(draws, sampler.law(denoiser, 3, 3))
+
+
 @pytest.mark.parametrize("temperature, top_p", [(0.6, 1), (0, 1), (1.5, 0.7)])
-def test_sharpened_frequencies(temperature, top_p):
-    """And the positions go by the conditionals before they are sharpened."""
+def test_positions_go_by_what_is_not_sharpened(temperature, top_p):
+    """By the conditionals as the denoiser gives them."""
     denoiser = inconsistent(25, 3, 3, exact=False)
     by_top = samplers.confidence("probability")
-    right = by_top.sharpened(temperature, top_p).law(denoiser, 3, 3)
+    right = by_top.sharpened(temperature, top_p)
+    law = right.law(denoiser, 3, 3)
     wrong = by_top.law(
         lambda x: samplers.sharpen(denoiser(x), temperature, top_p), 3, 3
     )
-    assert np.abs(right - wrong).max() > 0.1
-    for sampler in (
-        samplers.random_order(),
-        samplers.ancestral(LINEAR, 2),
-        by_top,
-        samplers.confidence("entropy", 2),
-    ):
-        sharp = sampler.sharpened(temperature, top_p)
-        draws = sharp.sample(denoiser, N, 3, 3, np.random.default_rng(2))
-        law = sharp.law(denoiser, 3, 3)
-        assert np.any(law == 0) == ((temperature, top_p) != (0.6, 1))
-        check_frequencies(draws, law)
+    assert np.abs(law - wrong).max() > 0.1
+    assert np.any(law == 0) == ((temperature, top_p) != (0.6, 1))
+    draws = right.sample(denoiser, N, 3, 3, np.random.default_rng(2))
+    check_frequencies(draws, law)
+    assert chance(draws, wrong) < FALSE_ALARM
 
 
 def test_frequencies_with_prompts():
@@ -297,6 +406,32 @@ def test_progress():
     )
     done = [4, 8, 10, 14, 18, 20, 24, 28, 30, 30]
     assert told == [(k, 30) for k in done]
+
+
+def test_the_progress_bar(capsys):
+    """It names the sampler, counts to the end, and leaves an empty line."""
+    rng, asked = np.random.default_rng(0), []
+
+    def slow(tokens):
+        time.sleep(0.06)  # the bar is drawn again every tenth of a second
+        asked.append(len(tokens))
+        return fast("joint")(tokens)
+
+    sampler = samplers.random_order()
+    sampler.sample(slow, 20, 3, 3, rng, batch=10, progress=True)
+    out, shown = capsys.readouterr()
+    assert len(asked) == 6 and out == ""
+    frames = shown.split("\r")
+    assert any("random order, 1 a step" in frame for frame in frames)
+    assert any("/60" in frame and "%" in frame for frame in frames)
+    assert "\n" not in shown and frames[-1].strip() == ""
+    # So too when the denoiser fails: the next line begins on its own.
+    with pytest.raises(ValueError, match="returned shape"):
+        sampler.sample(lambda x: x, 20, 3, 3, rng, progress=True)
+    assert capsys.readouterr().err.split("\r")[-1].strip() == ""
+    for quiet in (None, False):
+        sampler.sample(fast("joint"), 20, 3, 3, rng, progress=quiet)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_draws_are_made_in_float64():

@@ -48,9 +48,7 @@ class Transformer(nn.Module):
         self.vocab_size = vocab_size
         self.attention = attention
         self.embedding = nn.Embedding(vocab_size + 1, width)
-        self.blocks = nn.ModuleList(
-            Block(width, heads) for _ in range(layers)
-        )
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width, bias=False)
         self.head = nn.Linear(width, vocab_size, bias=False)
         nn.init.normal_(self.embedding.weight, std=0.02)
@@ -120,6 +118,11 @@ class Block(nn.Module):
         nn.init.zeros_(self.down.weight)
 
     def forward(self, x, rotary, allowed):
+        """What leaves the block, [B, L, width], for x of that shape.
+
+        rotary: cos and sin, [L, head width / 2]. allowed: None, or bool
+        [.., L, L], who may attend to whom.
+        """
         x = x + self._attend(self.attention_norm(x), rotary, allowed)
         return x + self.down(relu(self.up(self.feed_norm(x))).square())
 
@@ -147,30 +150,37 @@ def rotate(x, rotary):
     )
 
 
-def as_denoiser(net, batch=256):
+def as_denoiser(net, batch=None):
     """Wrap a network as a denoiser: numpy tokens to numpy probabilities.
 
     Returns ``denoiser(tokens, t=None)``: int64 [B, L] with mask id V to
     float64 [B, L, V], rows that sum to 1, visible tokens certain. The time is
     ignored. The network runs on its own device in evaluation mode, ``batch``
-    rows at a time, without gradients; the softmax is taken in float64. A
-    causal network is right only where the masks are a tail of the sequence.
+    rows at a time, without gradients; the softmax is taken in float64, where
+    there is a mask. None is 64 rows on a CPU, whose cache should hold them,
+    and 256 elsewhere. A causal network is right only where the masks are a
+    tail of the sequence.
     """
     device = next(net.parameters()).device
+    if batch is None:
+        batch = 64 if device.type == "cpu" else 256
 
     @torch.no_grad()
     def denoiser(tokens, t=None):
-        tokens = np.asarray(tokens)
+        tokens = torch.tensor(np.asarray(tokens))
+        masked = tokens == net.vocab_size
         was_training = net.training
         net.eval()
         parts = [
-            net(part.to(device)).double().softmax(dim=-1).cpu()
-            for part in torch.tensor(tokens).split(batch)
+            net(part.to(device))[here.to(device)].double().softmax(-1).cpu()
+            for part, here in zip(
+                tokens.split(batch), masked.split(batch), strict=True
+            )
         ]
         net.train(was_training)
-        out = torch.cat(parts).numpy()
-        visible = tokens != net.vocab_size
-        out[visible] = np.eye(net.vocab_size)[tokens[visible]]
+        # The mask has the row after the last token: zeros, filled in here.
+        out = np.eye(net.vocab_size + 1, net.vocab_size)[tokens.numpy()]
+        out[masked.numpy()] = torch.cat(parts).numpy()
         return out
 
     return denoiser

@@ -23,8 +23,9 @@ def sharpen(probabilities, temperature=1, top_p=1):
     probabilities: [..., V], rows that sum to 1. Returns the same shape,
     float64, or Fractions for an exact array. Row by row:
 
-    temperature T > 0: proportional to p^(1/T), by logs in float64. T = 0: all
-        on the most likely token, the lowest id among equals.
+    temperature: T > 0 gives what is proportional to p^(1/T), by logs in
+        float64; 0 puts all on the most likely token, the lowest id among
+        equals.
     top_p: keeps the most likely tokens, equals by lower id first, until their
         sum reaches top_p. The token that reaches it is kept. 1 keeps all.
 

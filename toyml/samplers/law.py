@@ -13,6 +13,7 @@ import sympy
 from .choice import sharpen
 from .simulate import ask, left_masked
 
+#: The largest number of states, (V + 1)^L, that an exact law goes through.
 MAX_STATES = 200_000
 _CHUNK = 1 << 22
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from .choice import check_choice
 from .law import check_states, exact_law
-from .simulate import simulate
+from .simulate import bar, simulate
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,10 @@ class Sampler:
         batch: the denoiser is asked about at most so many rows at once; None
             for all. The result does not depend on it if the denoiser's answer
             to a row does not depend on the other rows.
-        progress: called as ``progress(done, total)``, in rows times steps,
-            after each call of the denoiser and at the end.
+        progress: True for a progress bar on stderr, which goes away at the
+            end (needs tqdm); or a function, called as ``progress(done,
+            total)``, in rows times steps, after each call of the denoiser
+            and at the end.
 
         Each step asks once about every row that still has a mask there, with
         t a float, or float64 [rows] where each row has its own time, or left
@@ -68,9 +71,11 @@ class Sampler:
             if value < 1:
                 raise ValueError(f"{name} = {value}: expected at least 1")
         start = _start(prompt, (n, length), vocab_size)
-        return simulate(
-            self, denoiser, start, vocab_size, rng, batch, progress
-        )
+        run = partial(simulate, self, denoiser, start, vocab_size, rng, batch)
+        if progress is not True:
+            return run(progress or None)
+        with bar(self.name) as show:
+            return run(show)
 
     def law(self, denoiser, length, vocab_size, prompt=None):
         """The exact law of the sample, [V] * length, which sums to 1.

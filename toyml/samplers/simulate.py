@@ -1,5 +1,7 @@
 """A sampler run by chance, many sequences at once."""
 
+from contextlib import contextmanager
+
 import numpy as np
 
 from ..tables import check_denoised
@@ -21,6 +23,23 @@ def left_masked(sampler, count):
         f"sampler {sampler.name!r} leaves up to {count} masks in a sequence; "
         "expected steps that reveal all of them"
     )
+
+
+@contextmanager
+def bar(name):
+    """A progress bar, as the function that ``simulate`` calls.
+
+    It is cleared when the block ends, and also when it fails.
+    """
+    from tqdm import tqdm  # only ``toyml[train]`` brings it
+
+    with tqdm(desc=name, unit=" row steps", leave=False) as shown:
+
+        def show(done, total):
+            shown.total = total
+            shown.update(done - shown.n)
+
+        yield show
 
 
 def simulate(sampler, denoiser, tokens, vocab_size, rng, batch, progress):

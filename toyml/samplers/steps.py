@@ -12,7 +12,6 @@ from itertools import combinations
 
 import numpy as np
 
-from .. import exact
 from ..schedules import Schedule
 
 
@@ -135,13 +134,16 @@ def by_confidence(rule, count):
 
 def _lowest(candidates, keys, count):
     """The ``count`` candidates of lowest key, equals by position."""
-    keys = np.broadcast_to(keys, candidates.shape)
-    order = np.argsort(keys, axis=1, kind="stable")
-    allowed = np.take_along_axis(candidates, order, axis=1)
-    taken = allowed & (np.cumsum(allowed, axis=1) <= count)
-    out = np.empty(candidates.shape, bool)
-    np.put_along_axis(out, order, taken, axis=1)
-    return out
+    keys = np.where(candidates, keys, np.inf)
+    order = np.argsort(keys, axis=1, kind="stable")[:, :count]
+    out = np.zeros(candidates.shape, bool)
+    np.put_along_axis(out, order, True, axis=1)
+    return out & candidates
+
+
+def _largest(p):
+    # numpy's max takes three times as long as argmax along a short axis.
+    return np.take_along_axis(p, p.argmax(axis=-1)[..., None], -1)[..., 0]
 
 
 def _margin(p):
@@ -153,12 +155,16 @@ def _margin(p):
 
 def _negative_entropy(p):
     # Sorted, so that rows with the same numbers have the same float sum.
-    p = np.sort(p.astype(np.float64), axis=-1)
-    return np.sum(p * exact.log(np.where(p == 0, 1, p)), axis=-1)
+    p = np.sort(p.astype(np.float64, copy=False), axis=-1)
+    logs = np.log(p, out=np.zeros_like(p), where=p > 0)
+    logs *= p
+    return logs.sum(axis=-1)
 
 
+#: The scores of ``confidence`` by name: functions of probabilities [n, V]
+#: that give [n], larger where the denoiser is more certain.
 RULES = {
-    "probability": lambda p: p.max(axis=-1),
+    "probability": _largest,
     "margin": _margin,
     "entropy": _negative_entropy,
 }
