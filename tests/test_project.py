@@ -97,13 +97,18 @@ def test_make_lists_every_target():
     assert len(listed) == len(shown.splitlines())
 
 
-def test_ci_calls_make_test_and_nothing_else():
+def test_ci_installs_a_browser_and_calls_make_test():
+    text = read(".ci/run")
     lines = [
         line
-        for line in read(".ci/run").splitlines()
+        for line in text.splitlines()
         if line and not line.startswith(("#", "set ", "cd "))
     ]
-    assert lines == ["make test"]
+    assert lines[-1] == "make test"
+    assert sum("make" in line for line in lines) == 1
+    assert re.findall(r"apt-get install (.*);", text) == [
+        "-y -qq --no-install-recommends chromium"
+    ]
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 

@@ -77,9 +77,18 @@ def drop_thebe(app, pagename, templatename, context, doctree):
     ]
 
 
+def name_list_items(app, pagename, templatename, context, doctree):
+    """Docutils makes a list of the citations, but no entry an item of it."""
+    if "body" in context:
+        context["body"] = context["body"].replace(
+            'role="doc-biblioentry"', 'role="listitem"'
+        )
+
+
 def setup(app):
     app.connect("config-inited", offer_colab)
     app.connect("doctree-read", anchor)
     app.connect("doctree-resolved", keep_formulas)
     app.connect("html-page-context", drop_thebe)
+    app.connect("html-page-context", name_list_items)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
