@@ -12,8 +12,8 @@ BUILT := _build/.built
 NOTEBOOKS := $(sort $(wildcard notebooks/*.ipynb))
 # The folders are listed too, so that a removed page counts as a change. The
 # dot keeps them apart from the targets `book` and `notebooks`.
-SOURCES := _config.yml _toc.yml tools/sphinx_fixes.py tools/publish_url.py \
-	tools/reference.py $(wildcard toyml/*.py toyml/*/*.py) \
+SOURCES := _config.yml _toc.yml $(wildcard tools/*.py tools/reference/*.py) \
+	$(wildcard toyml/*.py toyml/*/*.py) \
 	$(shell find book/. notebooks/. -not -path '*/.ipynb_checkpoints*')
 
 # One thread for each process: tests run side by side, and sums keep one order.
@@ -25,11 +25,11 @@ export JUPYTER_PREFER_ENV_PATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help book serve lint test lab notebooks archive outdated publish-url \
-	train train-gpu record bench bench-train bench-race clean
+	train train-gpu record bench bench-train bench-samplers bench-race clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(firstword \
-	$(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	$(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 $(INSTALLED): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -101,6 +101,9 @@ bench: $(INSTALLED) ## Print costs as ratios, and the error rates of the audit.
 
 bench-train: $(INSTALLED) ## Print gap, speed and memory of the training run.
 	OMP_NUM_THREADS=$(CORES) $(BIN)/python tests/bench_train.py
+
+bench-samplers: $(INSTALLED) ## Print sampling speed against forward passes.
+	OMP_NUM_THREADS=$(CORES) $(BIN)/python tests/bench_samplers.py
 
 bench-race: $(INSTALLED) ## Race the recipes over three seeds: hours.
 	$(BIN)/python tools/record/race.py

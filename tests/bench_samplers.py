@@ -33,8 +33,8 @@ from toyml.samplers import (
 from toyml.schedules import LINEAR
 
 LENGTH, LEAST = 64, 0.9
-BATCH, PART = 256, 64  # rows of a question; of one forward pass
-ROUNDS, ROWS = 5, 256
+BATCH, PART = 128, 64  # rows of a question; of one forward pass
+ROUNDS, ROWS = 3, 128
 
 
 def network(vocab_size):

@@ -28,7 +28,7 @@ if importlib.util.find_spec("toyml") is None:
 TELL = """\
     raise ModuleNotFoundError(
         "toyml is not installed. Get the repository of this book, "
-        "then run in its folder: pip install '.[notebooks]'"
+        "then run in its folder: pip install '.[train]'"
     )"""
 INSTALL = """\
     %pip install --quiet git+{url}"""

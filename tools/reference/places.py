@@ -40,7 +40,7 @@ CHAPTERS = {
     "toyml.train.step": ("14_text", "ranks-gradient"),
     "toyml.recorded": ("12_a_known_answer", "recorded"),
     "toyml.figures": ("05_hot_tea", "square"),
-    "toyml.live": ("05_hot_tea", "square"),
+    "toyml.live": ("05_hot_tea", "live"),
 }
 
 # Where to look first for the cell that explains a name of a room: chapters,
