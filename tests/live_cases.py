@@ -158,7 +158,7 @@ def variance(log_eps, log_length):
     return {
         "numbers": [
             ("ε = #, L = #", [eps, length]),
-            ("variance of 1/t: #", [value]),
+            ("cut 1/t, variance per token: #", [value]),
             ("sequences for a 1% error: #", [math.ceil(value * 1e4)]),
             ("uniform count, forced target: #", [0]),
         ]

@@ -6,13 +6,9 @@ import nbformat
 import pytest
 
 import live_cases
-from browser import HTML, ROOT, find_browser, launch, listen, serve
+from browser import HTML, ROOT, listen
 from live_cases import CHAPTERS, POSITIONS, STARTS
 from toyml.live import VERSIONS
-
-pytestmark = pytest.mark.skipif(
-    find_browser() is None, reason="no Chromium: the sliders are not tested"
-)
 
 MOVE = """(control, value) => {
   control.value = value;
@@ -30,17 +26,10 @@ NAMES = """id => [...document.querySelectorAll(
   `#${id} input, #${id} select`)].map(e => [e.name, e.labels[0].innerText])"""
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with serve(HTML) as site, launch(find_browser()) as context:
-        yield site, context
-
-
 @pytest.fixture(scope="module", params=STARTS)
-def live(request, browser):
+def live(request, chromium, site):
     """A figure in its page: (name, page, requests that left the site)."""
-    site, context = browser
-    page = context.new_page()
+    page = chromium.new_page()
     network, console = listen(page, site)
     page.goto(f"{site}/notebooks/{CHAPTERS[request.param]}.html")
     page.wait_for_selector(f"#live-{request.param} svg")
@@ -59,28 +48,34 @@ def control(page, figure, name):
 def move(page, figure, settings):
     for name, value in settings.items():
         control(page, figure, name).evaluate(MOVE, str(value))
-    page.wait_for_timeout(100)
+
+
+def differences(page, figure, settings):
+    """What is not as expected, once the page has had time to draw."""
+    wanted = live_cases.expected(figure, settings)
+    for _ in range(100):
+        found = live_cases.differences(shown(page, figure, wanted), wanted)
+        if not found:
+            break
+        page.wait_for_timeout(50)
+    return found
 
 
 def test_the_page_starts_as_the_cell_says(live):
     figure, page, _ = live
-    wanted = live_cases.expected(figure, STARTS[figure])
-    found = shown(page, figure, wanted)
-    assert live_cases.differences(found, wanted) == []
+    assert differences(page, figure, STARTS[figure]) == []
 
 
 def test_sliders(live):
     figure, page, _ = live
     for settings in POSITIONS[figure]:
         move(page, figure, settings)
-        wanted = live_cases.expected(figure, settings)
-        found = shown(page, figure, wanted)
-        assert live_cases.differences(found, wanted) == [], settings
+        assert differences(page, figure, settings) == [], settings
 
 
 def test_keys_move_a_slider(live):
     figure, page, _ = live
-    settings = POSITIONS[figure][-1]
+    settings = STARTS[figure]
     move(page, figure, settings)
     name, step = {
         "hot-tea": ("p2", 0.01),
@@ -90,11 +85,8 @@ def test_keys_move_a_slider(live):
     }[figure]
     control(page, figure, name).focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(100)
     moved = settings | {name: round(settings[name] + step, 2)}
-    wanted = live_cases.expected(figure, moved)
-    found = shown(page, figure, wanted)
-    assert live_cases.differences(found, wanted) == []
+    assert differences(page, figure, moved) == []
 
 
 def test_controls_have_names_and_the_picture_a_description(live):
@@ -112,12 +104,13 @@ def test_size_stays_and_text_follows_the_page(live):
     sizes, inks = set(), []
     for settings in POSITIONS[figure]:
         move(page, figure, settings)
+        assert differences(page, figure, settings) == []
         box = page.locator(f"#live-{figure} svg").bounding_box()
         sizes.add((round(box["width"]), round(box["height"])))
     assert len(sizes) == 1
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        page.wait_for_timeout(100)
+        page.wait_for_selector(f"html[data-theme={scheme}]")
         inks.append(
             page.evaluate(
                 """id => {
@@ -150,7 +143,7 @@ def test_the_scripts_are_on_the_pages_that_need_them():
 
 
 @pytest.mark.parametrize("figure", STARTS)
-def test_alone_it_asks_for_the_pinned_versions(figure, browser, tmp_path):
+def test_alone_it_asks_for_the_pinned_versions(figure, chromium, tmp_path):
     """A notebook's own output, in a page that has no Vega."""
     notebook = nbformat.read(
         ROOT / "notebooks" / f"{CHAPTERS[figure]}.ipynb", 4
@@ -166,7 +159,7 @@ def test_alone_it_asks_for_the_pinned_versions(figure, browser, tmp_path):
         asked.append(route.request.url)
         route.fulfill(body="", content_type="text/javascript")
 
-    page = browser[1].new_page()
+    page = chromium.new_page()
     page.route(re.compile("^https:"), answer)
     page.goto((tmp_path / "alone.html").as_uri())
     page.wait_for_function("() => window.VEGA_DEBUG.vegaembed_version")

@@ -21,17 +21,16 @@ def draw(path):
     table = TeachingTable(ANSWERS, length=2)
     lattice = MaskLattice.from_denoiser(table, [0, 0], vocab_size=2)
     figures.use()
-    fig, ax = plt.subplots(figsize=(6.4, 3.6))
+    fig, ax = plt.subplots(figsize=(4.8, 3.8))
     figures.lattice(ax, lattice.table, ["hot", "tea"], PATHS)
     left, right = lattice.order_loss([0, 1]), lattice.order_loss([1, 0])
     for x, side, name, loss in (
-        (-1.02, "right", "left to right", left),
-        (1.02, "left", "right to left", right),
+        (-0.55, "right", "left to right", left),
+        (0.55, "left", "right to left", right),
     ):
-        ax.text(x, 1, f"{name}\n{loss:.3f} nats", ha=side, va="center")
-    ax.set_xlim(-2.4, 2.4)
+        ax.text(x, 1.6, f"{name}\n{loss:.3f} nats", ha=side, va="center")
     ax.set_title(
-        f"their mean is the NELBO, {lattice.nelbo():.3f}; "
+        f"their mean is the NELBO, {lattice.nelbo():.3f};\n"
         f"the generator's NLL is {lattice.generator_nll():.3f}"
     )
     fig.savefig(path)

@@ -63,6 +63,22 @@ def keep_formulas(app, doctree, docname):
         formula["nowrap"] = True
 
 
+def keep_punctuation(app, doctree, docname):
+    """No line begins with the full stop that follows a formula."""
+    for formula in list(doctree.findall(nodes.math)):
+        after = formula.next_node(descend=False, siblings=True)
+        if not isinstance(after, nodes.Text):
+            continue
+        sign = re.match(r"[^\s\w]+", after)
+        if sign:
+            parent = formula.parent
+            at = parent.index(formula)
+            together = nodes.inline("", "", formula, nodes.Text(sign[0]))
+            together["classes"].append("together")
+            rest = nodes.Text(after[sign.end() :])
+            parent[at : at + 2] = [together, rest]
+
+
 def drop_thebe(app, pagename, templatename, context, doctree):
     """Jupyter Book always loads sphinx-thebe.
 
@@ -89,6 +105,7 @@ def setup(app):
     app.connect("config-inited", offer_colab)
     app.connect("doctree-read", anchor)
     app.connect("doctree-resolved", keep_formulas)
+    app.connect("doctree-resolved", keep_punctuation)
     app.connect("html-page-context", drop_thebe)
     app.connect("html-page-context", name_list_items)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

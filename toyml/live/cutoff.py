@@ -27,7 +27,7 @@ def variance(log_eps=-3, log_length=0):
         "numbers",
         [
             "'ε = ' + format(eps, '.2e') + ', L = ' + L",
-            "'variance of 1/t: ' + format(spread, '.4g')",
+            "'cut 1/t, variance per token: ' + format(spread, '.4g')",
             "'sequences for a 1% error: ' + format(ceil(spread * 1e4), 'd')",
             "'uniform count, forced target: 0'",
         ],

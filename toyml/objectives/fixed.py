@@ -10,7 +10,7 @@ def bert(rate=0.15):
 
     On the lattice every selected token is shown as a mask. BERT itself shows
     a mask for 80% of them only: see ``bert_inputs``.
-    Source: BERT (Devlin et al. 2019) section 3.1.
+    Source: BERT (Devlin et al. 2019), known at second hand.
     """
     if not 0 < rate <= 1:
         raise ValueError(f"rate = {rate}: expected a number in (0, 1]")
