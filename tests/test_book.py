@@ -2,24 +2,14 @@
 
 import re
 from itertools import pairwise
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-import yaml
 from bs4 import BeautifulSoup
 
-ROOT = Path(__file__).resolve().parents[1]
-HTML = ROOT / "_build" / "html"
+from browser import HTML, toc
 
-
-def toc_entries():
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    chapters = [c["file"] for p in toc["parts"] for c in p["chapters"]]
-    return [toc["root"], *chapters]
-
-
-PAGES = toc_entries()
+PAGES = toc()
 _parsed = {}
 
 

@@ -5,6 +5,7 @@ import re
 import pytest
 
 import browser
+import page_checks
 
 PAGES = browser.toc()
 
@@ -16,10 +17,10 @@ def found(request, chromium, site):
         f"{site}/{PAGES[i]}.html" if 0 <= i < len(PAGES) else None
         for i in (here - 1, here + 1)
     ]
-    return browser.visit(chromium, site, request.param, order)
+    return page_checks.visit(chromium, site, request.param, order)
 
 
-@pytest.mark.parametrize("check", browser.CHECKS)
+@pytest.mark.parametrize("check", page_checks.CHECKS)
 def test_page(found, check):
     assert not found[check], "\n" + "\n".join(found[check])
 
@@ -45,12 +46,14 @@ def test_search_finds_the_forced_target(chromium, site):
     links = search(page, site, "forced target")
     assert any("08_forced_target" in link for link in links), links
     assert not network + console
-    page.evaluate(browser.AXE_SCRIPT)
-    found = browser.axe(page)
+    page.evaluate(page_checks.AXE_SCRIPT)
+    found = page_checks.axe(page)
     browser.look(page, browser.WIDE, "dark")
-    found += page.evaluate(browser.WHITE_BOXES) + browser.axe(page, "dark")
+    found += page.evaluate(page_checks.WHITE_BOXES) + page_checks.axe(
+        page, "dark"
+    )
     browser.look(page, browser.PHONE)
-    found += browser.axe(page)
+    found += page_checks.axe(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.close()
     assert not found, "\n" + "\n".join(found)

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import browser
+import page_checks
 
 PAGE = "book/notation"
 LONG = "word" * 100
@@ -103,7 +104,7 @@ def spoil(context, site, change):
     context.route(address, answer)
     order = browser.toc()
     here = order.index(PAGE)
-    found = browser.visit(
+    found = page_checks.visit(
         context,
         site,
         PAGE,
@@ -150,7 +151,12 @@ def test_a_wrong_neighbour_is_found(damaged):
 
 
 def test_other_checks_stay_silent(damaged):
-    kept = set(browser.CHECKS) - {"keyboard", "neighbours", "network", "axe"}
+    kept = set(page_checks.CHECKS) - {
+        "keyboard",
+        "neighbours",
+        "network",
+        "axe",
+    }
     assert not [line for check in sorted(kept) for line in damaged[check]]
 
 
