@@ -3,8 +3,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 PORT ?= 8000
-# Threads of a training run; tests and notebooks use one.
+# Threads of a training run; tests and notebooks use one. torch takes the
+# smaller of the two numbers.
 CORES ?= 2
+THREADS = OMP_NUM_THREADS=$(CORES) MKL_NUM_THREADS=$(CORES)
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -82,7 +84,7 @@ publish-url: $(INSTALLED) ## Write the address URL=... into book and notebooks.
 	$(BIN)/python tools/publish_url.py "$(URL)"
 
 train: $(INSTALLED) ## Train the default run, whose answer is known.
-	OMP_NUM_THREADS=$(CORES) $(BIN)/python -m toyml.train --out runs/markov
+	$(THREADS) $(BIN)/python -m toyml.train --out runs/markov
 
 train-gpu: $(INSTALLED) ## Train text-gpu and its twin on one GPU, 8 minutes.
 	$(BIN)/python tools/record/gpu.py
@@ -100,10 +102,10 @@ bench: $(INSTALLED) ## Print costs as ratios, and the error rates of the audit.
 	$(BIN)/python tests/bench_audit.py
 
 bench-train: $(INSTALLED) ## Print gap, speed and memory of the training run.
-	OMP_NUM_THREADS=$(CORES) $(BIN)/python tests/bench_train.py
+	$(THREADS) $(BIN)/python tests/bench_train.py
 
 bench-samplers: $(INSTALLED) ## Print sampling speed against forward passes.
-	OMP_NUM_THREADS=$(CORES) $(BIN)/python tests/bench_samplers.py
+	$(THREADS) $(BIN)/python tests/bench_samplers.py
 
 bench-race: $(INSTALLED) ## Race the recipes over three seeds: hours.
 	$(BIN)/python tools/record/race.py

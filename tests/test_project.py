@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -94,6 +95,23 @@ def test_make_lists_every_target():
     ).group(1)
     assert listed == targets.replace("\\\n", " ").split()
     assert len(listed) == len(shown.splitlines())
+
+
+@pytest.mark.parametrize("target", ["train", "bench-train", "bench-samplers"])
+def test_training_and_its_benchmarks_use_the_cores(target):
+    recipe = subprocess.run(
+        ["make", "--dry-run", target, "CORES=2"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()[-1]
+    prefix = re.match(r"(?:\w+=\d+ )+", recipe)[0]
+    env = os.environ | {"MKL_NUM_THREADS": "1"}  # as the Makefile exports
+    env |= dict(item.split("=") for item in prefix.split())
+    code = "import torch; print(torch.get_num_threads())"
+    shown = subprocess.check_output([sys.executable, "-c", code], env=env)
+    assert int(shown) == 2
 
 
 def test_ci_installs_a_browser_and_calls_make_test():
