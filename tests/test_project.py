@@ -84,11 +84,16 @@ def test_no_warning_is_suppressed():
     assert "-W -n --keep-going" in read("Makefile")
 
 
-def test_make_lists_every_target():
+def make(*arguments):
+    """What make prints, as from a shell."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
-    shown = subprocess.run(
-        ["make"], cwd=ROOT, env=env, capture_output=True, text=True, check=True
-    ).stdout
+    return subprocess.check_output(
+        ["make", *arguments], cwd=ROOT, env=env, text=True
+    )
+
+
+def test_make_lists_every_target():
+    shown = make()
     listed = re.findall(r"^make (\S+) +\S.*$", shown, re.M)
     targets = re.search(
         r"^\.PHONY: ((?:.*\\\n)*.+)$", read("Makefile"), re.M
@@ -99,13 +104,7 @@ def test_make_lists_every_target():
 
 @pytest.mark.parametrize("target", ["train", "bench-train", "bench-samplers"])
 def test_training_and_its_benchmarks_use_the_cores(target):
-    recipe = subprocess.run(
-        ["make", "--dry-run", target, "CORES=2"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()[-1]
+    recipe = make("--dry-run", target, "CORES=2").splitlines()[-1]
     prefix = re.match(r"(?:\w+=\d+ )+", recipe)[0]
     env = os.environ | {"MKL_NUM_THREADS": "1"}  # as the Makefile exports
     env |= dict(item.split("=") for item in prefix.split())
