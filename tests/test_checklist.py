@@ -5,12 +5,11 @@ other number with a decimal point must stand in the table of claims.
 """
 
 import re
-from pathlib import Path
 
-import nbformat
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from notebook_checks import ROOT, read, stream_text
+
 PAGE = ROOT / "book" / "checklist.md"
 REQUIRED = (
     "first-loss mask-in-softmax scored time normaliser redraw cut-off "
@@ -44,7 +43,7 @@ def item(request):
 def cell(target):
     """The title of the notebook and the code cell that a link leads to."""
     path, _, anchor = target.partition("#cell-")
-    nb = nbformat.read(PAGE.parent / path, 4)
+    nb = read(PAGE.parent / path)
     title = re.match(r"# (\d+)\. (.+)", nb.cells[0].source)
     found = [c for c in nb.cells if c.id == anchor and c.cell_type == "code"]
     assert len(found) == 1, target
@@ -55,10 +54,6 @@ def cells(body):
     """What the links after "Shown failing:" lead to."""
     shown = body.partition(SHOWN)[2]
     return [(text, *cell(target)) for text, target in LINK.findall(shown)]
-
-
-def printed(code_cell):
-    return "".join(o.get("text", "") for o in code_cell.outputs)
 
 
 def quoted(prose):
@@ -87,7 +82,7 @@ def test_an_item_links_to_cells_that_were_run(item):
     assert linked
     for _, _, code_cell in linked:
         assert code_cell.execution_count
-        assert printed(code_cell).strip()
+        assert stream_text(code_cell).strip()
 
 
 def test_the_first_link_to_a_notebook_has_its_title(item):
@@ -104,7 +99,7 @@ def test_an_item_is_short(item):
 
 
 def test_numbers_are_printed_by_a_linked_cell(item):
-    outputs = [printed(code_cell) for _, _, code_cell in cells(item[2])]
+    outputs = [stream_text(code_cell) for _, _, code_cell in cells(item[2])]
     numbers = quoted(item[2].partition(SHOWN)[0])
     assert numbers
     for number in numbers:
@@ -115,7 +110,7 @@ def test_each_cell_carries_the_item(item):
     """A linked cell prints a quoted number, or a finding or a verdict."""
     numbers = quoted(item[2].partition(SHOWN)[0])
     for text, _, code_cell in cells(item[2]):
-        output = printed(code_cell)
+        output = stream_text(code_cell)
         said = any(occurs(number, output) for number in numbers)
         assert said or "- kind:" in output, text
 

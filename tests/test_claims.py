@@ -11,7 +11,6 @@ from fractions import Fraction
 from functools import cache
 from itertools import pairwise, permutations, product
 
-import nbformat
 import numpy as np
 import pytest
 import sympy as sp
@@ -195,7 +194,7 @@ def test_each_tag_has_a_row_that_leads_back():
 
 def test_tags_stand_on_code_cells_only():
     for path in (ROOT / "notebooks").glob("*.ipynb"):
-        for cell in nbformat.read(path, as_version=4).cells:
+        for cell in read(path).cells:
             assert cell.cell_type == "code" or not claim_tags(cell)
 
 

@@ -4,15 +4,13 @@ import hashlib
 import subprocess
 import tomllib
 import zipfile
-from pathlib import Path
 
 import archive
 import outdated
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[1]
-HTML = ROOT / "_build" / "html"
+from browser import HTML, ROOT
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def uses():
     out = {}
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         visitor = Uses()
-        for cell in nbformat.read(path, as_version=4).cells:
+        for cell in cells(path.stem):
             if cell.cell_type == "code":
                 visitor.found = []
                 # A line of IPython's own, such as %pip, is no Python.
